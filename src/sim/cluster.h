@@ -1,0 +1,59 @@
+// Cluster: n ranks in one process, in virtual time, on a modelled network. The programs that run on
+// it are the very coroutines that run on sockets.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "runtime/comm.h"
+#include "sim/network.h"
+#include "sim/sim_loop.h"
+
+namespace starling {
+
+class SimComm;
+
+class Cluster {
+ public:
+  using Program = std::function<Task<>(Comm&)>;
+
+  // Sees every message as it is received; `explain` draws its tables from this.
+  using Observer = std::function<void(int from, int to, ConstBytes payload)>;
+
+  explicit Cluster(int size, Network network = {});
+  ~Cluster();
+
+  // Starts the program on every rank and drives the world until all are done. Throws the error of
+  // the lowest rank that failed.
+  void run(const Program& program);
+  // The same, but returns each rank's error; nullptr where a rank did well or was crashed on
+  // purpose.
+  std::vector<std::exception_ptr> try_run(const Program& program);
+
+  // The fault "crash": at that time the rank stops in the middle of what it does; the others notice
+  // after the latency of their link to it.
+  void crash(int rank, Time time) { crashes_[rank] = time; }
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
+  int size() const { return static_cast<int>(comms_.size()); }
+  Comm& comm(int rank);
+  SimLoop& loop() { return loop_; }
+
+ private:
+  friend class SimComm;
+  // Puts the message on the network and returns when its last byte leaves the sender's port.
+  Time transmit(SimComm& from, const Send& send);
+  Task<> until_done(std::vector<std::unique_ptr<Running>>& ranks, Signal& signal);
+
+  SimLoop loop_;
+  Network network_;
+  Observer observer_;
+  std::map<int, Time> crashes_;
+  std::vector<Time> egress_free_, ingress_free_;
+  std::vector<std::unique_ptr<SimComm>> comms_;
+};
+
+}  // namespace starling

@@ -1,0 +1,34 @@
+// A modelled network: every host has one full-duplex port to a switch that never drops. A message
+// waits for the sender's port, takes bytes / bandwidth through it, travels for the latency, and
+// waits again if the receiver's port is still busy with another sender's bytes.
+#pragma once
+
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "runtime/clock.h"
+
+namespace starling {
+
+struct Link {
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+  Time latency{0};
+
+  Time transfer_time(double bytes) const {
+    return std::chrono::duration_cast<Time>(
+        std::chrono::duration<double>(bytes / bytes_per_second));
+  }
+};
+
+struct Network {
+  Link standard;
+  std::map<std::pair<int, int>, Link> exceptions;  // (from, to) -> a link unlike the others
+
+  const Link& link(int from, int to) const {
+    const auto found = exceptions.find({from, to});
+    return found == exceptions.end() ? standard : found->second;
+  }
+};
+
+}  // namespace starling

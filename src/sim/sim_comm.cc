@@ -1,0 +1,90 @@
+#include "sim/sim_comm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "runtime/frame.h"
+#include "sim/cluster.h"
+
+namespace starling {
+
+namespace {
+std::exception_ptr lost_in(int peer, const Channel& channel) {
+  return std::make_exception_ptr(
+      PeerLost(peer, fmt::format("rank {} was lost in {}", peer, channel.operation)));
+}
+}  // namespace
+
+void SimComm::account(int peer, Direction direction, Purpose purpose, std::size_t payload_bytes) {
+  books().add(peer, direction, purpose, {payload_bytes, wire_bytes(payload_bytes)});
+}
+
+void SimComm::post(Send& send) {
+  STARLING_CHECK(send.peer() != rank() && send.peer() >= 0 && send.peer() < size(),
+                 "rank {} sends to rank {}", rank(), send.peer());
+  if (lost_peer_ >= 0) return finish(send, lost_in(lost_peer_, send.channel()));
+  const Time leaves = cluster_.transmit(*this, send);
+  leaving_[&send] = events_.at(leaves, [this, &send] {
+    leaving_.erase(&send);
+    finish(send);
+  });
+}
+
+void SimComm::withdraw(Send& send) {
+  events_.cancel(leaving_.at(&send));
+  leaving_.erase(&send);
+}
+
+void SimComm::post(Receive& receive) {
+  const auto here = std::ranges::find_if(unexpected_, [&](const Message& message) {
+    return message.from == receive.peer() && message.channel.id == receive.channel().id;
+  });
+  if (here != unexpected_.end()) {
+    land(receive, *here);
+    unexpected_.erase(here);
+  } else if (lost_peer_ >= 0) {
+    finish(receive, lost_in(lost_peer_, receive.channel()));
+  } else {
+    receives_.push_back(receive);
+  }
+}
+
+void SimComm::deliver(Message message) {
+  if (!alive_) return;
+  account(message.from, Direction::received, message.channel.purpose, message.payload.size());
+  Receive* receive = receives_.find([&](const Receive& posted) {
+    return posted.peer() == message.from && posted.channel().id == message.channel.id;
+  });
+  if (receive != nullptr) {
+    land(*receive, message);
+  } else {
+    unexpected_.push_back(std::move(message));
+  }
+}
+
+void SimComm::land(Receive& receive, const Message& message) {
+  STARLING_CHECK(receive.bytes.size() == message.payload.size(),
+                 "rank {} sent {} bytes in {} where rank {} expected {}", message.from,
+                 message.payload.size(), receive.channel().operation, rank(), receive.bytes.size());
+  std::memcpy(receive.bytes.data(), message.payload.data(), message.payload.size());
+  finish(receive);
+}
+
+void SimComm::lose(int peer) {
+  if (!alive_) return;
+  lost_peer_ = peer;
+  for (const auto& [send, event] : std::exchange(leaving_, {})) {
+    events_.cancel(event);
+    finish(*send, lost_in(peer, send->channel()));
+  }
+  while (Receive* receive = receives_.front()) {
+    finish(*receive, lost_in(peer, receive->channel()));
+  }
+}
+
+}  // namespace starling
