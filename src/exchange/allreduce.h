@@ -1,0 +1,46 @@
+// The all-reduce family: every rank ends with the sum over all ranks, the same bits everywhere and
+// in every run, for any number of ranks and any length. They differ in bytes and in how many
+// messages follow one another:
+//
+//   naive             all send to rank 0, which sends the sum back
+//   tree              binomial reduction to rank 0, binomial broadcast
+//   scatter_reduce    each rank sums its part, rank 0 collects the parts and hands them out again
+//   ring              n - 1 steps of share-reduce, n - 1 of share-only; 2 (n-1)/n |w| a rank, the
+//   least possible doubling          recursive doubling: log2 n exchanges of the whole vector; best
+//   for short vectors halving_doubling  Rabenseifner: the ring's bytes in 2 log2 n messages
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "runtime/comm.h"
+
+namespace starling {
+
+using Allreduce = Task<>(Comm& comm, Channel channel, std::span<float> values);
+
+Allreduce naive_allreduce;
+Allreduce tree_allreduce;
+Allreduce scatter_reduce_allreduce;
+Allreduce ring_allreduce;
+Allreduce doubling_allreduce;
+Allreduce halving_doubling_allreduce;
+
+struct NamedAllreduce {
+  std::string_view name;
+  Allreduce* run;
+};
+inline constexpr std::array<NamedAllreduce, 6> kAllreduces = {{
+    {"naive", naive_allreduce},
+    {"tree", tree_allreduce},
+    {"scatter-reduce", scatter_reduce_allreduce},
+    {"ring", ring_allreduce},
+    {"doubling", doubling_allreduce},
+    {"halving-doubling", halving_doubling_allreduce},
+}};
+
+// The one of that name; throws Error naming those there are.
+Allreduce* find_allreduce(std::string_view name);
+
+}  // namespace starling

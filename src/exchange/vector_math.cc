@@ -1,0 +1,83 @@
+#include "exchange/vector_math.h"
+
+#include "base/check.h"
+
+// Highway compiles this file once for every instruction set it knows and picks one when the program
+// runs.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "exchange/vector_math.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace starling {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Floats = hn::ScalableTag<float>;
+
+// into[i] = combine(into[i], x[i]), the last few elements by a partial vector.
+template <class Combine>
+void zip(float* HWY_RESTRICT into, const float* HWY_RESTRICT x, std::size_t count,
+         const Combine& combine) {
+  const Floats floats;
+  const std::size_t lanes = hn::Lanes(floats);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(combine(hn::LoadU(floats, into + i), hn::LoadU(floats, x + i)), floats, into + i);
+  }
+  if (i < count) {
+    const auto rest = hn::FirstN(floats, count - i);
+    const auto sum =
+        combine(hn::MaskedLoad(rest, floats, into + i), hn::MaskedLoad(rest, floats, x + i));
+    hn::BlendedStore(sum, rest, floats, into + i);
+  }
+}
+
+void AddFloats(float* into, const float* x, std::size_t count) {
+  zip(into, x, count, [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
+}
+
+void AverageFloats(float* into, const float* x, std::size_t count) {
+  const auto half = hn::Set(Floats(), 0.5f);
+  zip(into, x, count, [half](auto a, auto b) HWY_ATTR { return hn::Mul(hn::Add(a, b), half); });
+}
+
+void ScaleFloats(float* values, float factor, std::size_t count) {
+  const Floats floats;
+  const auto factors = hn::Set(floats, factor);
+  const std::size_t lanes = hn::Lanes(floats);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(floats, values + i), factors), floats, values + i);
+  }
+  for (; i < count; ++i) values[i] *= factor;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace starling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace starling {
+
+HWY_EXPORT(AddFloats);
+HWY_EXPORT(AverageFloats);
+HWY_EXPORT(ScaleFloats);
+
+void add(std::span<float> into, std::span<const float> x) {
+  STARLING_CHECK(into.size() == x.size(), "{} elements meet {}", into.size(), x.size());
+  HWY_DYNAMIC_DISPATCH(AddFloats)(into.data(), x.data(), into.size());
+}
+
+void average(std::span<float> into, std::span<const float> x) {
+  STARLING_CHECK(into.size() == x.size(), "{} elements meet {}", into.size(), x.size());
+  HWY_DYNAMIC_DISPATCH(AverageFloats)(into.data(), x.data(), into.size());
+}
+
+void scale(std::span<float> values, float factor) {
+  HWY_DYNAMIC_DISPATCH(ScaleFloats)(values.data(), factor, values.size());
+}
+
+}  // namespace starling
+#endif
