@@ -71,7 +71,10 @@ class Receive : public Operation {
   Receive(Comm& comm, int peer, Channel channel, Bytes bytes);
   ~Receive();
   Bytes bytes;
-  bool claimed = false;  // for the transport: a message has begun to land here
+
+  // For the transport: how much of a message has landed here already, if one has begun to.
+  bool claimed = false;
+  std::size_t landed_bytes = 0;
 };
 
 class Comm {

@@ -28,7 +28,9 @@ inline Task<int> race(Task<> a, Task<> b) {
 
 // `what` names the operation in the error; it must outlive the task.
 inline Task<> within(Clock& clock, Time deadline, std::string_view what, Task<> task) {
-  if (co_await race(std::move(task), sleep_until(clock, deadline)) == 1) {
+  Task<int> contest = race(std::move(task), sleep_until(clock, deadline));
+  const int winner = co_await contest;  // not inside the condition: GCC 12 miscompiles that
+  if (winner == 1) {
     throw DeadlineExceeded(
         std::string(what) + " did not finish before its deadline",
         "a worker may be stopped or far slower than the others; --timeout grants more time");

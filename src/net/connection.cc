@@ -1,0 +1,186 @@
+#include "net/connection.h"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+
+#include <asio/buffer.hpp>
+
+#include "base/error.h"
+#include "net/pooled.h"
+#include "net/tcp_info.h"
+
+namespace starling {
+
+namespace {
+
+template <int kLevel, int kName>
+using IntegerOption = asio::detail::socket_option::integer<kLevel, kName>;
+
+constexpr int kPeerUnreachableAfterMs = 10'000;
+
+asio::mutable_buffer buffer(Bytes bytes) { return {bytes.data(), bytes.size()}; }
+asio::const_buffer buffer(ConstBytes bytes) { return {bytes.data(), bytes.size()}; }
+
+}  // namespace
+
+Connection::Connection(asio::ip::tcp::socket socket, Events events)
+    : socket_(std::move(socket)),
+      events_(std::move(events)),
+      inbox_([this](Receive& receive) { events_.received(receive); }),
+      outbox_([this](Send& send) { events_.sent(send); }) {
+  socket_.non_blocking(true);
+  socket_.set_option(asio::ip::tcp::no_delay(true));
+  // A machine that vanishes sends no farewell; the kernel finds out for us.
+  socket_.set_option(asio::socket_base::keep_alive(true));
+  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPIDLE>(2));
+  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPINTVL>(2));
+  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPCNT>(3));
+  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_USER_TIMEOUT>(kPeerUnreachableAfterMs));
+}
+
+void Connection::post(Send& send) {
+  outbox_.post(send);
+  if (!write_armed_) write();
+}
+
+void Connection::post(Receive& receive) {
+  try {
+    inbox_.post(receive);
+  } catch (const Error& error) {
+    return fail(-1, error.what());
+  }
+  if (!receive.done()) read();
+}
+
+void Connection::write() {
+  while (open_) {
+    const std::array<ConstBytes, 2> next = outbox_.next();
+    if (next[0].empty() && next[1].empty()) return;
+    asio::error_code error;
+    const std::array<asio::const_buffer, 2> buffers = {buffer(next[0]), buffer(next[1])};
+    const std::size_t bytes = socket_.write_some(buffers, error);
+    if (error == asio::error::would_block) {
+      write_armed_ = true;
+      socket_.async_wait(asio::socket_base::wait_write,
+                         Pooled([self = shared_from_this()](const asio::error_code& failed) {
+                           self->write_armed_ = false;
+                           if (!failed) self->write();
+                         }));
+      return;
+    }
+    if (error) return fail(-1, error.message());
+    const Purpose purpose = outbox_.purpose();
+    const std::size_t payload = outbox_.written(bytes);
+    events_.moved(Direction::sent, purpose, {payload, bytes});
+  }
+}
+
+void Connection::read() {
+  paused_ = false;
+  try {
+    read_fragments();
+  } catch (const Error& error) {
+    return fail(-1, error.what());
+  }
+  if (!open_ || paused_ || read_armed_) return;
+  read_armed_ = true;
+  socket_.async_wait(asio::socket_base::wait_read,
+                     Pooled([self = shared_from_this()](const asio::error_code& failed) {
+                       self->read_armed_ = false;
+                       if (!failed) self->read();
+                     }));
+}
+
+// Reads a fragment straight into its place, and the header behind it in the same call.
+void Connection::read_fragments() {
+  while (true) {
+    if (!in_fragment_ && next_got_bytes_ == sizeof(FrameHeader)) begin_fragment();
+    if (!open_) return;
+    Bytes place;
+    if (in_fragment_) {
+      const std::optional<Bytes> found = inbox_.place(header_, fragment_left_bytes_);
+      if (!found) {
+        paused_ = true;
+        return;
+      }
+      if (found->empty()) {
+        inbox_.landed(header_, 0);
+        in_fragment_ = false;
+        continue;
+      }
+      place = *found;
+    }
+    asio::error_code error;
+    const std::array<asio::mutable_buffer, 2> buffers = {
+        buffer(place), buffer(object_bytes(next_header_).subspan(next_got_bytes_))};
+    const std::size_t bytes = socket_.read_some(buffers, error);
+    if (error == asio::error::would_block) return;
+    if (error == asio::error::eof) return fail(-1, "it closed the connection");
+    if (error) return fail(-1, error.message());
+
+    const std::size_t payload = std::min(bytes, place.size());
+    next_got_bytes_ += bytes - payload;
+    if (payload > 0) {
+      events_.moved(Direction::received, static_cast<Purpose>(header_.purpose), {payload, payload});
+      fragment_left_bytes_ -= payload;
+      in_fragment_ = fragment_left_bytes_ > 0;
+      inbox_.landed(header_, payload);
+    }
+  }
+}
+
+// Acts on a header that has come in whole.
+void Connection::begin_fragment() {
+  header_ = next_header_;
+  next_got_bytes_ = 0;
+  if (header_.magic != FrameHeader::kMagic || header_.purpose >= kPurposeNames.size() ||
+      header_.remaining_bytes > kMaxMessageBytes) {
+    return fail(-1, fmt::format("it sent a frame that makes no sense ({} bytes on channel {})",
+                                header_.remaining_bytes, header_.channel));
+  }
+  events_.moved(Direction::received, static_cast<Purpose>(header_.purpose), {0, sizeof header_});
+  switch (header_.kind) {
+    case FrameHeader::Kind::message:
+      in_fragment_ = true;
+      fragment_left_bytes_ = fragment_bytes(header_.remaining_bytes);
+      return;
+    case FrameHeader::Kind::goodbye:
+      open_ = false;
+      return events_.left();
+    case FrameHeader::Kind::abort:
+      return fail(static_cast<int>(header_.channel), "another rank reported it");
+  }
+  fail(-1, "it sent a frame of an unknown kind");
+}
+
+void Connection::look_for_end() {
+  if (!open_ || !paused_ || tcp_info_of(socket_.native_handle()).established) return;
+  inbox_.keep_everything();
+  read();
+}
+
+void Connection::fail(int culprit, const std::string& why) {
+  if (!open_) return;
+  open_ = false;
+  asio::error_code ignored;
+  socket_.close(ignored);
+  events_.broken(culprit, why);
+}
+
+void Connection::close(int culprit) {
+  if (socket_.is_open()) {
+    if (outbox_.between_fragments()) {
+      FrameHeader last;
+      last.kind = culprit < 0 ? FrameHeader::Kind::goodbye : FrameHeader::Kind::abort;
+      last.channel = static_cast<std::uint32_t>(std::max(culprit, 0));
+      asio::error_code ignored;
+      socket_.write_some(buffer(std::as_bytes(std::span(&last, 1))), ignored);
+    }
+    asio::error_code ignored;
+    socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+    socket_.close(ignored);
+  }
+  open_ = false;
+}
+
+}  // namespace starling

@@ -1,0 +1,70 @@
+// Connection: the framed stream to one peer, over a TCP socket.
+#pragma once
+
+#include <asio/ip/tcp.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "net/inbox.h"
+#include "net/outbox.h"
+#include "net/tcp_info.h"
+
+namespace starling {
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  struct Events {
+    Inbox::Finish received;
+    Outbox::Finish sent;
+    std::function<void(Direction, Purpose, ByteCount)> moved;
+    std::function<void()> left;                                       // said goodbye
+    std::function<void(int culprit, const std::string& why)> broken;  // culprit -1: this peer
+  };
+
+  Connection(asio::ip::tcp::socket socket, Events events);
+
+  void post(Send& send);
+  void post(Receive& receive);
+  void withdraw(Send& send) { outbox_.withdraw(send); }
+  void withdraw(Receive& receive) { inbox_.withdraw(receive); }
+
+  Inbox& inbox() { return inbox_; }
+  Outbox& outbox() { return outbox_; }
+
+  // Reads what is there and goes on reading when more comes, as long as it has a place to go.
+  void read();
+  // A connection that we do not read from cannot tell us that it was closed; this looks.
+  void look_for_end();
+
+  // Says goodbye, or on whose account we give up (culprit >= 0), as far as the socket takes it at
+  // once.
+  void close(int culprit);
+  bool open() const { return open_; }
+
+  int socket_fd() { return socket_.native_handle(); }
+  TcpInfo kernel_info() { return tcp_info_of(socket_.native_handle()); }
+
+ private:
+  void write();
+  void read_fragments();
+  void begin_fragment();
+  void fail(int culprit, const std::string& why);
+
+  asio::ip::tcp::socket socket_;
+  Events events_;
+  Inbox inbox_;
+  Outbox outbox_;
+  bool open_ = true;
+  bool read_armed_ = false;
+  bool write_armed_ = false;
+  bool paused_ = false;  // a message has come that has no place yet
+
+  FrameHeader header_;  // of the fragment that is landing
+  bool in_fragment_ = false;
+  std::size_t fragment_left_bytes_ = 0;
+  FrameHeader next_header_;
+  std::size_t next_got_bytes_ = 0;
+};
+
+}  // namespace starling

@@ -1,0 +1,42 @@
+// Job: what a worker process must know to find the others. The launcher passes it in the
+// environment, and this is the one place that reads it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace starling {
+
+struct Job {
+  int rank = 0;
+  int size = 1;
+  int local_size = 1;                // how many of the workers share this machine
+  std::string rendezvous;            // host:port where rank 0 listens
+  std::string secret;                // known to this job's workers only
+  std::uint64_t id = 0;              // tells this job from another one on the same port
+  int listen_fd = -1;                // rank 0: the socket that already listens there
+  int events_fd = -1;                // where to report progress, or -1
+  std::chrono::seconds timeout{60};  // for any one operation
+};
+
+// The job that the launcher describes, or a job of one worker if there was no launcher. Throws
+// Error on values that make no sense.
+Job job_from_environment();
+
+// The variables that describe a job, for the launcher to set.
+inline constexpr const char* kRankVariable = "STARLING_RANK";
+inline constexpr const char* kSizeVariable = "STARLING_SIZE";
+inline constexpr const char* kLocalSizeVariable = "STARLING_LOCAL_SIZE";
+inline constexpr const char* kRendezvousVariable = "STARLING_RENDEZVOUS";
+inline constexpr const char* kSecretVariable = "STARLING_SECRET";
+inline constexpr const char* kJobVariable = "STARLING_JOB";
+inline constexpr const char* kListenVariable = "STARLING_LISTEN_FD";
+inline constexpr const char* kEventsVariable = "STARLING_EVENTS_FD";
+inline constexpr const char* kTimeoutVariable = "STARLING_TIMEOUT_SECONDS";
+inline constexpr const char* kLogVariable = "STARLING_LOG";
+
+// STARLING_LOG, or "warn".
+std::string log_level_from_environment();
+
+}  // namespace starling

@@ -1,0 +1,46 @@
+// The launcher: starts a job's workers on this machine, watches over them, and sees to it that none
+// stays behind.
+//
+// - Each worker leads a process group of its own, so that its children end with it.
+// - If one fails, the others get a moment to notice by themselves, then SIGTERM, then SIGKILL.
+// - If the launcher itself dies, however suddenly, the kernel kills its workers (PR_SET_PDEATHSIG),
+// and a
+//   guardian process that sees the launcher's end of a pipe close kills what is left of their
+//   groups.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace starling {
+
+struct LaunchPlan {
+  std::vector<std::string> command;
+  int workers = 1;         // on this machine
+  int machines = 1;        // how many machines run `workers` each
+  int machine = 0;         // which of them this is
+  std::string rendezvous;  // host:port of machine 0; only for more than one machine
+  std::string secret;      // shared by all machines; made up here if there is only one
+  std::chrono::seconds timeout{60};
+};
+
+struct LaunchResult {
+  int exit_code = 0;
+  std::string error;         // one line: whose fault, and what it was; empty if all went well
+  bool interrupted = false;  // by Ctrl-C or SIGTERM
+};
+
+// A line that a worker wrote to its events pipe.
+using WorkerEvent = std::function<void(int rank, std::string_view line)>;
+
+// Runs the job to its end. Throws Error if it cannot even start.
+LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event);
+
+// A secret that nobody can guess.
+std::string make_secret();
+
+}  // namespace starling

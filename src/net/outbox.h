@@ -1,0 +1,65 @@
+// Outbox: what one peer still has to be sent. It holds no copies, only the callers' memory.
+// Messages of one channel go in order; channels take turns, a fragment at a time, so that a long
+// message delays a short one of another channel by one fragment at the most.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/comm.h"
+#include "runtime/frame.h"
+
+namespace starling {
+
+class Outbox {
+ public:
+  // Called when all bytes of a send have been handed over.
+  using Finish = std::function<void(Send&)>;
+
+  explicit Outbox(Finish finish) : finish_(std::move(finish)) {}
+
+  void post(Send& send);
+  // A message that has begun must end, or the stream makes no sense any more: the rest is copied.
+  void withdraw(Send& send);
+
+  // What to write next: the rest of a header and of its payload. Both are empty when there is
+  // nothing.
+  std::array<ConstBytes, 2> next();
+  // Says that so many of those bytes have been written; returns how many of them were payload.
+  std::size_t written(std::size_t bytes);
+  Purpose purpose() const { return static_cast<Purpose>(header_.purpose); }
+
+  // Between two fragments, where another frame may be put in.
+  bool between_fragments() const { return turn_ == nullptr && !torn_; }
+
+  // Forgets everything; returns the sends that will not be finished.
+  std::vector<Send*> give_up();
+
+ private:
+  struct Message {
+    Send* send;  // nullptr once withdrawn
+    Channel channel;
+    ConstBytes rest;
+    std::shared_ptr<std::vector<std::byte>> owned;  // the rest of a withdrawn message
+  };
+  struct Queue {
+    std::uint32_t channel;
+    std::vector<Message> messages;
+  };
+
+  Queue& queue(std::uint32_t channel);
+  void begin_fragment();
+
+  Finish finish_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::size_t last_turn_ = 0;
+  Queue* turn_ = nullptr;  // whose fragment is being written
+  FrameHeader header_;
+  std::size_t fragment_written_ = 0;  // of header and payload together
+  bool torn_ = false;                 // given up in the middle of a fragment
+};
+
+}  // namespace starling

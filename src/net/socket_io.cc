@@ -1,0 +1,109 @@
+#include "net/socket_io.h"
+
+#include <asio/buffer.hpp>
+#include <memory>
+
+#include "base/error.h"
+
+namespace starling {
+
+namespace {
+
+using asio::ip::tcp;
+
+// Waits until a socket or acceptor is ready.
+template <class Socket>
+class Readiness : public Waiter {
+ public:
+  Readiness(TcpLoop& loop, Socket& socket, asio::socket_base::wait_type what)
+      : loop_(loop), socket_(socket), what_(what) {}
+  ~Readiness() {
+    if (alive_) *alive_ = nullptr;
+  }
+
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> awaiter) {
+    coroutine = awaiter;
+    alive_ = std::make_shared<Readiness*>(this);
+    socket_.async_wait(what_, [alive = alive_, &loop = loop_](const asio::error_code& error) {
+      if (*alive == nullptr) return;
+      (*alive)->error_ = error;
+      loop.ready(**alive);
+    });
+  }
+  void await_resume() const {
+    if (error_) throw Error(error_.message());
+  }
+
+ private:
+  TcpLoop& loop_;
+  Socket& socket_;
+  asio::socket_base::wait_type what_;
+  std::shared_ptr<Readiness*> alive_;  // what the handler looks at, which may outlive us
+  asio::error_code error_;
+};
+
+}  // namespace
+
+Task<> read_exactly(TcpLoop& loop, tcp::socket& socket, Bytes bytes) {
+  socket.non_blocking(true);
+  while (!bytes.empty()) {
+    asio::error_code error;
+    const std::size_t got = socket.read_some(asio::buffer(bytes.data(), bytes.size()), error);
+    if (error == asio::error::would_block) {
+      Readiness readable(loop, socket, asio::socket_base::wait_read);
+      co_await readable;
+    } else if (error) {
+      throw Error(error == asio::error::eof ? "it hung up" : error.message());
+    }
+    bytes = bytes.subspan(got);
+  }
+}
+
+Task<> write_all(TcpLoop& loop, tcp::socket& socket, ConstBytes bytes) {
+  socket.non_blocking(true);
+  while (!bytes.empty()) {
+    asio::error_code error;
+    const std::size_t put = socket.write_some(asio::buffer(bytes.data(), bytes.size()), error);
+    if (error == asio::error::would_block) {
+      Readiness writable(loop, socket, asio::socket_base::wait_write);
+      co_await writable;
+    } else if (error) {
+      throw Error(error.message());
+    }
+    bytes = bytes.subspan(put);
+  }
+}
+
+Task<tcp::socket> accept(TcpLoop& loop, tcp::acceptor& acceptor) {
+  acceptor.non_blocking(true);
+  tcp::socket socket(loop.io());
+  while (true) {
+    asio::error_code error;
+    acceptor.accept(socket, error);
+    if (!error) co_return std::move(socket);
+    // Out of descriptors, or the caller has gone again: neither is a reason to stop listening.
+    Readiness called(loop, acceptor, asio::socket_base::wait_read);
+    co_await called;
+  }
+}
+
+Task<tcp::socket> connect(TcpLoop& loop, tcp::endpoint to) {
+  while (true) {
+    tcp::socket socket(loop.io());
+    socket.open(to.protocol());
+    socket.non_blocking(true);
+    // Asio's own connect() would wait for the answer in poll(), and with it the whole loop.
+    int error = ::connect(socket.native_handle(), to.data(), static_cast<socklen_t>(to.size()));
+    if (error != 0 && errno == EINPROGRESS) {
+      Readiness answered(loop, socket, asio::socket_base::wait_write);
+      co_await answered;
+      socklen_t length = sizeof error;
+      ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_ERROR, &error, &length);
+    }
+    if (error == 0) co_return std::move(socket);
+    co_await sleep_until(loop, loop.now() + std::chrono::milliseconds(50));
+  }
+}
+
+}  // namespace starling

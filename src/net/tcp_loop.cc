@@ -1,0 +1,41 @@
+#include "net/tcp_loop.h"
+
+#include <algorithm>
+
+#include "net/pooled.h"
+
+namespace starling {
+
+TcpLoop::TcpLoop() : start_(std::chrono::steady_clock::now()), timer_(io_) {}
+
+Time TcpLoop::now() const { return std::chrono::steady_clock::now() - start_; }
+
+void TcpLoop::post(Sleep& sleep) {
+  sleepers_.push_back(sleep);
+  // A timer that goes off too early only looks again, so a later deadline costs nothing.
+  if (sleep.until() < armed_until_) arm_timer();
+}
+
+void TcpLoop::arm_timer() {
+  armed_until_ = Time::max();
+  sleepers_.find([this](const Sleep& sleep) {
+    armed_until_ = std::min(armed_until_, sleep.until());
+    return false;
+  });
+  if (armed_until_ == Time::max()) return;
+  timer_.expires_at(start_ + armed_until_);
+  timer_.async_wait(Pooled([this](const asio::error_code& error) {
+    if (!error) wake_sleepers();
+  }));
+}
+
+void TcpLoop::wake_sleepers() {
+  const Time time = now();
+  while (Sleep* due = sleepers_.find([&](const Sleep& sleep) { return sleep.until() <= time; })) {
+    due->over = true;
+    ready(*due);  // which takes it out of the list
+  }
+  arm_timer();
+}
+
+}  // namespace starling

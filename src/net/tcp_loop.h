@@ -1,0 +1,39 @@
+// The real world's loop: the kernel's events and steady time, by Asio.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
+
+#include "runtime/loop.h"
+
+namespace starling {
+
+class TcpLoop : public Loop {
+ public:
+  TcpLoop();
+
+  Time now() const override;
+  asio::io_context& io() { return io_; }
+
+ private:
+  void post(Sleep& sleep) override;
+  void withdraw(Sleep& sleep) override { sleep.unlink(); }
+  void wait_for_event() override { io_.run_one(); }
+  bool take_events() override { return io_.poll_one() > 0; }
+
+  void arm_timer();
+  void wake_sleepers();
+
+  asio::io_context io_{1};  // one thread: Asio may leave out its locks
+  asio::executor_work_guard<asio::io_context::executor_type> stay_{io_.get_executor()};
+  std::chrono::steady_clock::time_point start_;
+
+  // Sleepers are few (deadlines, a sampler), so they stand in a plain list, and one timer serves
+  // the earliest.
+  List<Sleep> sleepers_;
+  asio::steady_timer timer_;
+  Time armed_until_ = Time::max();
+};
+
+}  // namespace starling

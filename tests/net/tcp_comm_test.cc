@@ -1,0 +1,280 @@
+// Comm over real loopback sockets.
+#include "net/tcp_comm.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "exchange/allreduce.h"
+#include "exchange/collect.h"
+#include "exchange/pairwise.h"
+#include "tests/net/flock.h"
+
+namespace {
+std::size_t allocations = 0;
+}
+// Counts this program's allocations, to see that a steady-state exchange makes none.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace starling {
+namespace {
+
+constexpr Channel kOne{1, Purpose::weights, "a test"};
+constexpr Channel kTwo{2, Purpose::control, "another test"};
+
+std::vector<std::vector<float>> random_vectors(int size, std::size_t elements) {
+  Random random{1, elements};
+  std::vector<std::vector<float>> vectors(static_cast<std::size_t>(size),
+                                          std::vector<float>(elements));
+  for (auto& vector : vectors) {
+    for (float& value : vector) value = static_cast<float>(random.uniform(-1, 1));
+  }
+  return vectors;
+}
+
+std::vector<float>& of(std::vector<std::vector<float>>& vectors, const Comm& comm) {
+  return vectors[static_cast<std::size_t>(comm.rank())];
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(TcpComm, RunsEveryAllreduceAsInTheSimulator) {
+  for (int size : {1, 2, 3, 4, 5, 8}) {
+    Flock flock(size);
+    for (const NamedAllreduce& allreduce : kAllreduces) {
+      for (std::size_t elements : {0u, 1u, 1001u, 1'000'003u}) {
+        auto vectors = random_vectors(size, elements);
+        const auto before = vectors;
+        flock.run([&](Comm& comm) { return allreduce.run(comm, kOne, of(vectors, comm)); });
+        for (std::size_t i = 0; i < elements; ++i) {
+          double sum = 0;
+          for (const auto& vector : before) sum += static_cast<double>(vector[i]);
+          ASSERT_NEAR(vectors[0][i], sum, 1e-5) << allreduce.name << " n=" << size << " i=" << i;
+        }
+        for (const auto& vector : vectors) ASSERT_EQ(vector, vectors[0]) << allreduce.name;
+      }
+    }
+  }
+}
+
+TEST(TcpComm, CountsExactlyTheBytesThatTheKernelCarried) {
+  Flock flock(3);
+  auto vectors = random_vectors(3, 700'001);
+  flock.run([&](Comm& comm) { return ring_allreduce(comm, kOne, of(vectors, comm)); });
+  flock.run([&](Comm& comm) { return pairwise_average(comm, kTwo, of(vectors, comm), 1); });
+  flock.run([&](Comm& comm) { return barrier(comm, kTwo); });
+  for (int rank = 0; rank < 3; ++rank) {
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer == rank) continue;
+      const TcpInfo kernel = flock.comm(rank).kernel_info(peer);
+      std::uint64_t sent = 0, received = 0;
+      for (std::size_t p = 0; p < kPurposeNames.size(); ++p) {
+        const auto purpose = static_cast<Purpose>(p);
+        sent += flock.comm(rank).ledger().count(peer, Direction::sent, purpose).wire;
+        received += flock.comm(rank).ledger().count(peer, Direction::received, purpose).wire;
+      }
+      EXPECT_EQ(sent, kernel.sent_bytes) << rank << " to " << peer;
+      EXPECT_EQ(received, kernel.received_bytes) << rank << " from " << peer;
+    }
+    const ByteCount weights = flock.comm(rank).ledger().total(Direction::sent, Purpose::weights);
+    EXPECT_GT(weights.payload, 0.99 * static_cast<double>(weights.wire));
+  }
+}
+
+Task<> send_long_then_short(Comm& comm, std::span<float> long_one, std::vector<int>& order) {
+  if (comm.rank() == 0) {
+    int word = 42;
+    auto slow = comm.send(1, kOne, long_one);
+    auto quick = comm.send(1, kTwo, std::span(&word, 1));
+    co_await quick;
+    co_await slow;
+  } else {
+    int word = 0;
+    auto slow = comm.receive(0, kOne, long_one);
+    auto quick = comm.receive(0, kTwo, std::span(&word, 1));
+    co_await quick;
+    order.push_back(word);
+    if (!slow.done()) order.push_back(1);
+    co_await slow;
+    order.push_back(2);
+  }
+}
+
+TEST(TcpComm, LetsAShortMessageOvertakeALongOneOfAnotherChannel) {
+  Flock flock(2);
+  auto vectors = random_vectors(2, 16'000'000);
+  std::vector<int> order;
+  flock.run([&](Comm& comm) { return send_long_then_short(comm, of(vectors, comm), order); });
+  EXPECT_EQ(order, (std::vector<int>{42, 1, 2}));
+  EXPECT_EQ(vectors[0], vectors[1]);
+}
+
+Task<> send_numbers(Comm& comm, int count, std::vector<int>& got) {
+  for (int i = 0; i < count; ++i) {
+    if (comm.rank() == 0) {
+      co_await comm.send(1, kOne, std::span(&i, 1));
+    } else {
+      int number = -1;
+      co_await comm.receive(0, kOne, std::span(&number, 1));
+      got.push_back(number);
+    }
+  }
+}
+
+TEST(TcpComm, KeepsTheOrderWithinAChannel) {
+  Flock flock(2);
+  std::vector<int> got;
+  flock.run([&](Comm& comm) { return send_numbers(comm, 1000, got); });
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(got[static_cast<std::size_t>(i)], i);
+}
+
+TEST(TcpComm, HoldsALongSendBackUntilSomebodyReceives) {
+  Flock flock(2);
+  std::vector<float> out(16'000'000, 1.5f), in(16'000'000);
+  {
+    auto send = flock.comm(0).send(1, kOne, std::span(out));
+    for (int i = 0; i < 100; ++i) flock.loop().poll();
+    EXPECT_FALSE(send.done()) << "64 MB went somewhere though nobody asked for them";
+    auto receive = flock.comm(1).receive(0, kOne, std::span(in));
+    flock.run([&](Comm& comm) { return barrier(comm, kTwo); });
+    while (!receive.done()) flock.loop().poll();
+    EXPECT_TRUE(send.done());
+  }
+  EXPECT_EQ(in, out);
+}
+
+TEST(TcpComm, KeepsWhatIsNotAskedForYetWhileAnotherChannelWaits) {
+  Flock flock(2);
+  std::vector<float> out(100'000, 2.5f), in(100'000);
+  int word = 5, heard = 0;
+  auto first = flock.comm(0).send(1, kOne, std::span(out));
+  auto second = flock.comm(0).send(1, kTwo, std::span(&word, 1));
+  auto wait = flock.comm(1).receive(0, kTwo, std::span(&heard, 1));
+  while (!wait.done()) flock.loop().poll();
+  EXPECT_EQ(heard, 5);
+  auto late = flock.comm(1).receive(0, kOne, std::span(in));
+  while (!late.done()) flock.loop().poll();
+  EXPECT_EQ(in, out);
+}
+
+TEST(TcpComm, GoesOnAfterOperationsAreWithdrawnHalfWay) {
+  Flock flock(2);
+  std::vector<float> out(16'000'000, 3.5f), in(16'000'000);
+  std::vector<int> got;
+  {
+    auto send = flock.comm(0).send(1, kOne, std::span(out));
+    auto receive = flock.comm(1).receive(0, kOne, std::span(in));
+    ASSERT_FALSE(send.done() || receive.done());  // what the kernel's buffers held has moved
+  }
+  flock.run([&](Comm& comm) { return send_numbers(comm, 10, got); });
+  EXPECT_EQ(got.size(), 10u);
+  EXPECT_EQ(got.back(), 9);
+}
+
+TEST(TcpComm, AllocatesNothingInASteadyStateExchange) {
+  Flock flock(4);
+  auto vectors = random_vectors(4, 300'001);
+  std::size_t per_round = 0;
+  for (int round = 0; round < 6; ++round) {
+    std::vector<std::unique_ptr<Running>> ranks;
+    ranks.reserve(4);
+    const std::size_t before = allocations;
+    for (int rank = 0; rank < 4; ++rank) {
+      ranks.push_back(std::make_unique<Running>(
+          ring_allreduce(flock.comm(rank), kOne, vectors[static_cast<std::size_t>(rank)])));
+    }
+    for (const auto& rank : ranks) flock.loop().drive(*rank);
+    per_round = allocations - before;
+  }
+  EXPECT_LE(per_round, 4u) << "the four make_unique of this test are all there may be";
+}
+
+TEST(TcpComm, SaysWhoWasLostInWhatWhenAPeerVanishes) {
+  Flock flock(3);
+  std::vector<float> in(1000), other(1000);
+  auto from_lost = flock.comm(0).receive(2, kOne.in("a ring all-reduce"), std::span(in));
+  auto from_other = flock.comm(0).receive(1, kTwo.in("a barrier"), std::span(other));
+  ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);  // as if the process had died
+  while (!from_lost.done() || !from_other.done()) flock.loop().poll();
+  EXPECT_EQ(error_of([&] { from_lost.await_resume(); }),
+            "rank 2 was lost in a ring all-reduce (it closed the connection)");
+  EXPECT_EQ(error_of([&] { from_other.await_resume(); }),
+            "rank 2 was lost in a barrier (it closed the connection)");
+  auto later = flock.comm(0).send(1, kOne.in("a later send"), std::span(in));
+  EXPECT_EQ(error_of([&] { later.await_resume(); }),
+            "rank 2 was lost in a later send (it closed the connection)");
+}
+
+TEST(TcpComm, NoticesALossBehindAMessageThatNobodyTakes) {
+  Flock flock(3);
+  std::vector<float> out(10), in(10);
+  auto unwanted = flock.comm(2).send(0, kTwo, std::span(out));
+  for (int i = 0; i < 10; ++i) flock.loop().poll();
+  auto waiting = flock.comm(0).receive(1, kOne, std::span(in));
+  ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);
+  const Time start = flock.loop().now();
+  while (!waiting.done())
+    flock.loop().run(sleep_until(flock.loop(), flock.loop().now() + Time(1'000'000)));
+  EXPECT_LT(flock.loop().now() - start, std::chrono::seconds(1));
+  EXPECT_THROW(waiting.await_resume(), PeerLost);
+}
+
+TEST(TcpComm, LetsAPeerLeaveAndStillReadsItsLastMessage) {
+  Flock flock(2);
+  int last = 7, got = 0, more = 0;
+  auto send = flock.comm(1).send(0, kOne, std::span(&last, 1));
+  ASSERT_TRUE(send.done());
+  flock.leave(1);
+  auto receive = flock.comm(0).receive(1, kOne, std::span(&got, 1));
+  while (!receive.done()) flock.loop().poll();
+  EXPECT_EQ(got, 7);
+  auto next = flock.comm(0).receive(1, kOne.in("a gather"), std::span(&more, 1));
+  while (!next.done()) flock.loop().poll();
+  EXPECT_EQ(error_of([&] { next.await_resume(); }), "rank 1 was lost in a gather (it has left)");
+}
+
+TEST(TcpComm, TellsTheOthersOnWhoseAccountItGaveUp) {
+  Flock flock(3);
+  float value = 0;
+  // Rank 1 loses rank 2 and gives up; rank 0, which has not noticed rank 2's loss, hears of it from
+  // rank 1.
+  auto waiting = flock.comm(0).receive(1, kOne, std::span(&value, 1));
+  ::shutdown(flock.comm(2).socket_fd(1), SHUT_RDWR);
+  for (int i = 0; i < 50; ++i) flock.loop().poll();
+  ASSERT_FALSE(waiting.done());
+  flock.leave(1);
+  while (!waiting.done()) flock.loop().poll();
+  EXPECT_EQ(error_of([&] { waiting.await_resume(); }),
+            "rank 2 was lost in a test (another rank reported it)");
+}
+
+TEST(TcpComm, ExplainsMessagesThatDoNotFit) {
+  Flock flock(2);
+  std::vector<float> out(10), in(11);
+  auto send = flock.comm(0).send(1, kOne, std::span(out));
+  auto receive = flock.comm(1).receive(0, kOne.in("a pairwise exchange"), std::span(in));
+  while (!receive.done()) flock.loop().poll();
+  EXPECT_NE(error_of([&] {
+              receive.await_resume();
+            }).find("rank 0 sent 40 bytes in a pairwise exchange where 44 were expected"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace starling
