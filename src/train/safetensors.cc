@@ -1,0 +1,374 @@
+#include "train/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/error.h"
+
+namespace starling {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
+
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+constexpr std::uint64_t kAlignmentBytes = 8;
+constexpr std::size_t kMaxDimensions = 64;
+constexpr const char* kMetadataKey = "__metadata__";
+
+// Element count of a shape, or nothing if it does not fit in 64 bits.
+std::optional<std::uint64_t> element_count(std::span<const std::int64_t> shape) {
+  std::uint64_t count = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) return std::nullopt;
+    if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(extent), &count)) {
+      return std::nullopt;
+    }
+  }
+  return count;
+}
+
+// Names come from the file, so they are quoted and escaped: an error stays one line.
+std::string quoted(const std::string& name) {
+  return nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+std::string reason(int error_number) { return std::generic_category().message(error_number); }
+
+// ---- writing
+
+// A file being written beside its final place; it vanishes unless committed.
+class PendingFile {
+ public:
+  explicit PendingFile(std::filesystem::path target) : target_(std::move(target)) {
+    // The process id keeps two writers apart; the attempts step over what a killed one left behind.
+    for (int attempt = 0; attempt < 100 && descriptor_ < 0; ++attempt) {
+      pending_ = target_;
+      pending_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
+      descriptor_ = ::open(pending_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (descriptor_ < 0 && errno != EEXIST) break;
+    }
+    if (descriptor_ < 0) fail("create", errno);
+  }
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+  ~PendingFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    if (!committed_) ::unlink(pending_.c_str());
+  }
+
+  void write(ConstBytes bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("write", errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+
+  void commit() {
+    if (::fsync(descriptor_) != 0) fail("sync", errno);
+    const int closed = ::close(descriptor_);
+    descriptor_ = -1;
+    if (closed != 0) fail("close", errno);
+    if (::rename(pending_.c_str(), target_.c_str()) != 0) fail("rename", errno);
+    committed_ = true;
+    sync_folder();
+  }
+
+ private:
+  [[noreturn]] void fail(const char* action, int error_number) const {
+    throw Error(fmt::format("cannot save {}: {} failed: {}", target_.string(), action,
+                            reason(error_number)),
+                "check that its folder exists, is writable and has space left");
+  }
+
+  // Makes the new name survive a power cut, where the file system can. The file is safe by now.
+  void sync_folder() const {
+    const auto folder = target_.has_parent_path() ? target_.parent_path() : ".";
+    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return;
+    (void)::fsync(descriptor);
+    ::close(descriptor);
+  }
+
+  std::filesystem::path target_;
+  std::filesystem::path pending_;
+  int descriptor_ = -1;
+  bool committed_ = false;
+};
+
+std::string make_header(std::span<const NamedTensor> tensors,
+                        const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  std::uint64_t offset = 0;
+  for (const NamedTensor& tensor : tensors) {
+    const auto count = element_count(tensor.shape);
+    STARLING_CHECK(count == tensor.values.size(), "tensor {} has {} values for a shape of {}",
+                   tensor.name, tensor.values.size(), count.value_or(0));
+    STARLING_CHECK(tensor.name != kMetadataKey && !header.contains(tensor.name),
+                   "the tensor name {} is taken", tensor.name);
+    const std::uint64_t end = offset + tensor.values.size_bytes();
+    header[tensor.name] = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.append((kAlignmentBytes - (kLengthBytes + text.size()) % kAlignmentBytes) % kAlignmentBytes,
+              ' ');
+  return text;
+}
+
+// ---- reading
+
+struct Entry {
+  std::string name;
+  bool is_float = true;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& file) : file_(file) {}
+
+  TensorFile read() {
+    open();
+    const std::string header = read_header();
+    const nlohmann::json json = parse(header);
+    TensorFile result;
+    std::vector<Entry> entries;
+    for (const auto& [name, value] : json.items()) {
+      if (name == kMetadataKey) {
+        result.metadata = read_metadata(value);
+      } else {
+        entries.push_back(read_entry(name, value));
+      }
+    }
+    check_layout(entries);
+    for (Entry& entry : entries) result.tensors.push_back(read_tensor(std::move(entry)));
+    return result;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(fmt::format("cannot load {}: {}", file_.string(), why),
+                "check the path, or save or download the model again");
+  }
+
+  void open() {
+    // Opening a pipe would wait for a writer, and a folder opens but cannot be read.
+    std::error_code error;
+    const auto status = std::filesystem::status(file_, error);
+    if (status.type() == std::filesystem::file_type::not_found) refuse("there is no such file");
+    if (error) refuse(error.message());
+    if (!std::filesystem::is_regular_file(status)) refuse("it is not a regular file");
+    errno = 0;
+    stream_.open(file_, std::ios::binary);
+    if (!stream_) refuse(reason(errno));
+    stream_.seekg(0, std::ios::end);
+    const auto size = static_cast<std::streamoff>(stream_.tellg());
+    stream_.seekg(0);
+    if (size < 0) refuse("its size is unknown");
+    file_bytes_ = static_cast<std::uint64_t>(size);
+  }
+
+  void read_into(Bytes bytes) {
+    const auto wanted = static_cast<std::streamsize>(bytes.size());
+    if (!stream_.read(reinterpret_cast<char*>(bytes.data()), wanted)) {
+      refuse("it could not be read to its end");
+    }
+  }
+
+  std::string read_header() {
+    std::uint64_t length = 0;
+    if (file_bytes_ < kLengthBytes) refuse("it is too short for a safetensors file");
+    read_into(object_bytes(length));
+    if (length > kMaxHeaderBytes) {
+      refuse(fmt::format("its header claims {} bytes, more than the limit of {}", length,
+                         kMaxHeaderBytes));
+    }
+    if (length > file_bytes_ - kLengthBytes) {
+      refuse(fmt::format("its header claims {} bytes and the file has only {} in all", length,
+                         file_bytes_));
+    }
+    std::string header(static_cast<std::size_t>(length), '\0');
+    read_into(std::as_writable_bytes(std::span(header)));
+    if (!header.starts_with('{')) refuse("its header does not start with {");
+    data_bytes_ = file_bytes_ - kLengthBytes - length;
+    return header;
+  }
+
+  // A name that occurs twice would silently hide the first one, and a header nests three levels,
+  // not thousands.
+  nlohmann::json parse(const std::string& header) const {
+    std::vector<std::set<std::string>> keys;
+    const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+      using Event = nlohmann::json::parse_event_t;
+      if (depth > 3) refuse("its header nests too deeply");
+      if (event == Event::object_start) keys.emplace_back();
+      if (event == Event::object_end) keys.pop_back();
+      if (event == Event::key) {
+        const auto& key = value.get_ref<const std::string&>();
+        if (!keys.back().insert(key).second) {
+          refuse(fmt::format("its header has the name {} twice", quoted(key)));
+        }
+      }
+      return true;
+    };
+    try {
+      return nlohmann::json::parse(header, watch);
+    } catch (const nlohmann::json::parse_error& error) {
+      refuse(fmt::format("its header is not valid JSON at byte {}", error.byte));
+    }
+  }
+
+  std::map<std::string, std::string> read_metadata(const nlohmann::json& value) const {
+    if (!value.is_object()) refuse("its metadata is not an object");
+    std::map<std::string, std::string> metadata;
+    for (const auto& [key, text] : value.items()) {
+      if (!text.is_string()) refuse(fmt::format("its metadata {} is not a string", quoted(key)));
+      metadata[key] = text.get<std::string>();
+    }
+    return metadata;
+  }
+
+  Entry read_entry(const std::string& name, const nlohmann::json& value) const {
+    const auto bad = [&](const std::string& why) {
+      refuse(fmt::format("its tensor {} {}", quoted(name), why));
+    };
+    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") ||
+        !value.contains("data_offsets") || value.size() != 3) {
+      bad("does not have exactly a dtype, a shape and data_offsets");
+    }
+    Entry entry;
+    entry.name = name;
+    const auto& dtype = value["dtype"];
+    entry.is_float = dtype == "F32";
+    if (!entry.is_float && dtype != "I64") {
+      bad(dtype.is_string() ? fmt::format("holds {}, and only F32 and I64 are supported",
+                                          quoted(dtype.get<std::string>()))
+                            : "has a dtype that is not a string");
+    }
+
+    const auto& shape = value["shape"];
+    if (!shape.is_array() || shape.size() > kMaxDimensions) {
+      bad(fmt::format("has a shape that is not a list of at most {} sizes", kMaxDimensions));
+    }
+    for (const auto& extent : shape) {
+      if (!extent.is_number_unsigned() ||
+          extent.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
+        bad("has a shape with something else than sizes in it");
+      }
+      entry.shape.push_back(extent.get<std::int64_t>());
+    }
+
+    const auto& offsets = value["data_offsets"];
+    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+        !offsets[1].is_number_unsigned()) {
+      bad("has data_offsets that are not two byte positions");
+    }
+    entry.begin = offsets[0].get<std::uint64_t>();
+    entry.end = offsets[1].get<std::uint64_t>();
+    if (entry.begin > entry.end) bad("ends before it begins");
+    if (entry.end > data_bytes_) {
+      bad(fmt::format("ends at byte {} of the data, which has only {} (is the file truncated?)",
+                      entry.end, data_bytes_));
+    }
+    const std::uint64_t element_bytes = entry.is_float ? sizeof(float) : sizeof(std::int64_t);
+    const std::uint64_t size_bytes = entry.end - entry.begin;
+    const auto count = element_count(entry.shape);
+    if (!count || size_bytes % element_bytes != 0 || *count != size_bytes / element_bytes) {
+      bad(fmt::format("has {} bytes, which do not match its shape", size_bytes));
+    }
+    return entry;
+  }
+
+  // The format wants every byte of data to belong to exactly one tensor. This also keeps a small
+  // file from unfolding into a large one, by many tensors that share their bytes.
+  void check_layout(std::vector<Entry>& entries) const {
+    std::ranges::sort(entries, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
+    std::uint64_t end = 0;
+    for (const Entry& entry : entries) {
+      if (entry.begin < end) {
+        refuse(fmt::format("its tensor {} overlaps another", quoted(entry.name)));
+      }
+      if (entry.begin > end) {
+        refuse(fmt::format("there is a gap before its tensor {}", quoted(entry.name)));
+      }
+      end = entry.end;
+    }
+    if (end != data_bytes_) {
+      refuse(fmt::format("{} bytes at its end belong to no tensor", data_bytes_ - end));
+    }
+  }
+
+  // Entries are contiguous and in order by now, so the stream stands at each one's first byte.
+  StoredTensor read_tensor(Entry entry) {
+    const std::uint64_t size_bytes = entry.end - entry.begin;
+    StoredTensor tensor{std::move(entry.name), std::move(entry.shape), {}};
+    if (!entry.is_float) tensor.values.emplace<std::vector<std::int64_t>>();
+    std::visit(
+        [&]<class T>(std::vector<T>& values) {
+          values.resize(static_cast<std::size_t>(size_bytes / sizeof(T)));
+          if (!values.empty()) read_into(writable_bytes(std::span(values)));
+        },
+        tensor.values);
+    return tensor;
+  }
+
+  std::filesystem::path file_;
+  std::ifstream stream_;
+  std::uint64_t file_bytes_ = 0;
+  std::uint64_t data_bytes_ = 0;
+};
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& file, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::string header;
+  try {
+    header = make_header(tensors, metadata);
+  } catch (const nlohmann::json::type_error&) {
+    throw Error(
+        fmt::format("cannot save {}: a tensor name or metadata is not UTF-8", file.string()));
+  }
+  const std::uint64_t length = header.size();
+  if (length > kMaxHeaderBytes) {
+    throw Error(fmt::format(
+        "cannot save {}: its header of names and metadata has {} bytes, the format allows {}",
+        file.string(), length, kMaxHeaderBytes));
+  }
+  PendingFile pending(file);
+  pending.write(std::as_bytes(std::span(&length, 1)));
+  pending.write(std::as_bytes(std::span(header)));
+  for (const NamedTensor& tensor : tensors) pending.write(bytes_of(tensor.values));
+  pending.commit();
+}
+
+const StoredTensor* TensorFile::find(std::string_view name) const {
+  const auto found = std::ranges::find(tensors, name, &StoredTensor::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+TensorFile read_safetensors(const std::filesystem::path& file) { return Reader(file).read(); }
+
+}  // namespace starling
