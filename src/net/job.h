@@ -18,6 +18,7 @@ struct Job {
   int listen_fd = -1;                // rank 0: the socket that already listens there
   int events_fd = -1;                // where to report progress, or -1
   std::chrono::seconds timeout{60};  // for any one operation
+  std::string settings;              // TOML text, for what the workers run
 };
 
 // The job that the launcher describes, or a job of one worker if there was no launcher. Throws
@@ -34,6 +35,7 @@ inline constexpr const char* kJobVariable = "STARLING_JOB";
 inline constexpr const char* kListenVariable = "STARLING_LISTEN_FD";
 inline constexpr const char* kEventsVariable = "STARLING_EVENTS_FD";
 inline constexpr const char* kTimeoutVariable = "STARLING_TIMEOUT_SECONDS";
+inline constexpr const char* kSettingsVariable = "STARLING_SETTINGS";
 inline constexpr const char* kLogVariable = "STARLING_LOG";
 
 // STARLING_LOG, or "warn".

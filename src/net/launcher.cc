@@ -146,6 +146,7 @@ class Launcher {
           fmt::format("{}={}", kJobVariable, std::hash<std::string>()(secret)),
           fmt::format("{}={}", kEventsVariable, events.write_end),
           fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
+          fmt::format("{}={}", kSettingsVariable, plan_.settings),
       };
       if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
 

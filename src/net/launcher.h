@@ -26,6 +26,7 @@ struct LaunchPlan {
   std::string rendezvous;  // host:port of machine 0; only for more than one machine
   std::string secret;      // shared by all machines; made up here if there is only one
   std::chrono::seconds timeout{60};
+  std::string settings;  // handed to the workers, see Job
 };
 
 struct LaunchResult {

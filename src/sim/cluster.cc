@@ -78,11 +78,8 @@ Time Cluster::transmit(SimComm& from, const Send& send) {
 
   SimComm::Message message{from.rank(), send.channel(), {send.bytes.begin(), send.bytes.end()}};
   from.account(send.peer(), Direction::sent, send.channel().purpose, send.bytes.size());
-  loop_.at(arrives, [this, receiver, message = std::move(message)]() mutable {
-    if (observer_) {
-      observer_(message.from, static_cast<int>(receiver),
-                std::as_bytes(std::span(message.payload)));
-    }
+  loop_.at(arrives, [this, receiver, source = send.bytes, message = std::move(message)]() mutable {
+    if (observer_) observer_(message.from, static_cast<int>(receiver), source);
     comms_[receiver]->deliver(std::move(message));
   });
   return leaves;

@@ -20,8 +20,8 @@ class Cluster {
  public:
   using Program = std::function<Task<>(Comm&)>;
 
-  // Sees every message as it is received; `explain` draws its tables from this.
-  using Observer = std::function<void(int from, int to, ConstBytes payload)>;
+  // Sees every message as it arrives, with the memory that it was sent from.
+  using Observer = std::function<void(int from, int to, ConstBytes sent)>;
 
   explicit Cluster(int size, Network network = {});
   ~Cluster();

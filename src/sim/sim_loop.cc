@@ -30,6 +30,7 @@ void SimLoop::wait_for_event() {
   if (events_.empty()) {
     throw Error("the simulation is stuck: every rank waits and no message is under way");
   }
+  if (before_time_moves_ && events_.begin()->first.first > now_) before_time_moves_();
   auto event = events_.extract(events_.begin());
   now_ = event.key().first;
   event.mapped()();

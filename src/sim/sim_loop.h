@@ -21,6 +21,9 @@ class SimLoop : public Loop {
   EventId at(Time time, std::function<void()> action);
   void cancel(EventId event) { events_.erase(event); }
 
+  // Called whenever all that happens at one time has happened, before time moves on.
+  void before_time_moves(std::function<void()> action) { before_time_moves_ = std::move(action); }
+
  private:
   void post(Sleep& sleep) override;
   void withdraw(Sleep& sleep) override;
@@ -28,6 +31,7 @@ class SimLoop : public Loop {
   bool take_events() override;
 
   Time now_{0};
+  std::function<void()> before_time_moves_;
   std::uint64_t planned_ = 0;
   std::map<EventId, std::function<void()>> events_;
   std::unordered_map<Sleep*, EventId> sleeps_;

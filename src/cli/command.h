@@ -1,0 +1,15 @@
+// The subcommands of `starling`, one file each.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace starling {
+
+void add_train_command(CLI::App& app);
+void add_launch_command(CLI::App& app);
+void add_measure_command(CLI::App& app);
+void add_systems_command(CLI::App& app);
+void add_explain_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
+
+}  // namespace starling

@@ -1,0 +1,66 @@
+// starling launch: starts a program of the user's own as a flock of workers.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/launch_flags.h"
+#include "cli/settings_flags.h"
+
+namespace starling {
+
+namespace {
+
+struct LaunchCommand {
+  SettingsFlags settings;
+  LaunchFlags where;
+  int workers = 2;
+  std::vector<std::string> program;
+  bool print_json = false;
+};
+
+void launch_once(const LaunchCommand& command) {
+  LaunchPlan plan = command.where.plan();
+  plan.workers = command.workers;
+  plan.command = command.program;
+  Settings settings = command.settings.unchecked();
+  settings.workers = plan.workers * plan.machines;
+  check_settings(settings);
+  plan.settings = write_settings(settings);
+
+  const LaunchResult outcome = launch(plan, [](int, std::string_view) {});
+  if (command.print_json) {
+    const nlohmann::json result = {
+        {"workers", settings.workers}, {"exit_code", outcome.exit_code}, {"error", outcome.error}};
+    fmt::print("{}\n", result.dump());
+  }
+  if (outcome.exit_code != 0) {
+    fmt::print(stderr, "error: {}\n", outcome.error);
+    throw CLI::RuntimeError(outcome.exit_code);
+  }
+}
+
+}  // namespace
+
+void add_launch_command(CLI::App& app) {
+  auto command = std::make_shared<LaunchCommand>();
+  CLI::App* launch = app.add_subcommand("launch", "Start your own program as several workers");
+  launch->footer(
+      "The program uses starling::Dist (see examples/own_loop.cc); settings given here reach "
+      "it.\n\n"
+      "Example:\n"
+      "  starling launch -n 4 --strategy pairwise --period 4 -- ./my_program its arguments");
+  launch->add_option("-n,--workers", command->workers, "how many workers on this machine")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->settings.add_to(*launch, SettingsFlags::Which::strategy_only);
+  command->where.add_to(*launch);
+  launch->add_flag("--json", command->print_json, "print the outcome as one JSON object, last");
+  launch->add_option("program", command->program, "the program and its arguments, after --")
+      ->required();
+  launch->callback([command] { launch_once(*command); });
+}
+
+}  // namespace starling

@@ -1,0 +1,51 @@
+#include "cli/launch_flags.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "base/error.h"
+
+namespace starling {
+
+void LaunchFlags::add_to(CLI::App& command) {
+  const char* group = "Several machines";
+  command.add_option("--machines", machines_, "how many machines run this same command")
+      ->check(CLI::Range(1, 1024))
+      ->group(group);
+  command.add_option("--machine", machine_, "which of them this is, from 0")->group(group);
+  command.add_option("--rendezvous", rendezvous_, "host:port on machine 0 where all meet")
+      ->group(group);
+  command
+      .add_option("--secret-file", secret_file_,
+                  "a file with the same secret words on every machine")
+      ->group(group);
+  command.add_option("--timeout", timeout_seconds_, "seconds that one exchange may take")
+      ->check(CLI::Range(1, 86'400));
+}
+
+LaunchPlan LaunchFlags::plan() const {
+  LaunchPlan plan;
+  plan.machines = machines_;
+  plan.machine = machine_;
+  plan.rendezvous = rendezvous_;
+  plan.timeout = std::chrono::seconds(timeout_seconds_);
+  if (machines_ == 1) return plan;
+  if (machine_ < 0 || machine_ >= machines_) {
+    throw Error(fmt::format("--machine {} cannot be", machine_),
+                fmt::format("with {} machines it goes from 0 to {}", machines_, machines_ - 1));
+  }
+  if (rendezvous_.empty() || secret_file_.empty()) {
+    throw Error("several machines need --rendezvous and --secret-file",
+                "e.g. --rendezvous 10.0.0.1:29400 --secret-file secret.txt");
+  }
+  std::ifstream file(secret_file_);
+  std::getline(file, plan.secret);
+  if (plan.secret.size() < 16) {
+    throw Error(fmt::format("{} holds no secret of at least 16 characters", secret_file_),
+                "make one with `openssl rand -hex 16`");
+  }
+  return plan;
+}
+
+}  // namespace starling

@@ -1,0 +1,24 @@
+// Flags for where workers run: one machine, or one of several.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "net/launcher.h"
+
+namespace starling {
+
+class LaunchFlags {
+ public:
+  void add_to(CLI::App& command);
+  // Throws Error on what cannot be.
+  LaunchPlan plan() const;
+
+ private:
+  int machines_ = 1;
+  int machine_ = 0;
+  std::string rendezvous_;
+  std::string secret_file_;
+  int timeout_seconds_ = 60;
+};
+
+}  // namespace starling

@@ -1,0 +1,38 @@
+// The run folder: everything one training leaves behind.
+//
+//   settings.toml      what was asked for
+//   metrics.jsonl      step, epoch, loss, time; accuracy where it was evaluated
+//   network.jsonl      each second, each worker's bytes in and out by purpose
+//   model.safetensors  the final model, the mean of all workers'
+//   summary.json       the result in one object
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "strategy/settings.h"
+
+namespace starling {
+
+class RunFolder {
+ public:
+  // Creates the folder and writes the settings. Throws Error if it holds a finished run already.
+  RunFolder(std::filesystem::path path, const Settings& settings);
+
+  // Files a worker's event; returns false for kinds that are not kept.
+  bool record(int rank, const nlohmann::json& event);
+  void finish(const nlohmann::json& summary);
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream metrics_;
+  std::ofstream network_;
+};
+
+// runs/2026-01-31-120000-pairwise-4, or with a number behind it if that exists.
+std::filesystem::path fresh_run_path(const Settings& settings);
+
+}  // namespace starling

@@ -1,0 +1,115 @@
+#include "cli/settings_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "strategy/systems.h"
+
+namespace starling {
+
+namespace {
+
+std::string flag_of(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return "--" + name;
+}
+
+const std::set<std::string> kStrategySettings = {
+    "workers", "strategy", "passes", "period", "backward_passes", "exchange", "bucket_kb"};
+
+// Adds an option for each setting it visits.
+struct Adder {
+  CLI::App& command;
+  SettingsFlags::Which which;
+  std::map<std::string, std::string>& given;
+
+  void add(const char* name, const char* help, const std::string& fallback,
+           const char* type) const {
+    const bool of_strategy = kStrategySettings.contains(name);
+    if (which == SettingsFlags::Which::strategy_only &&
+        (!of_strategy || std::string(name) == "workers")) {
+      return;  // launch has a --workers of its own
+    }
+    if (which == SettingsFlags::Which::training_only && of_strategy) return;
+    command
+        .add_option_function<std::string>(
+            flag_of(name), [&given = given, name](const std::string& text) { given[name] = text; },
+            help)
+        ->type_name(fallback.empty() ? type : fmt::format("{}={}", type, fallback))
+        ->group(of_strategy ? "How workers work together" : "What is trained");
+  }
+  void operator()(const char* name, const std::string& value, const char* help) const {
+    add(name, help, value, "TEXT");
+  }
+  template <class Number>
+  void operator()(const char* name, Number value, const char* help, Number, Number) const {
+    add(name, help, fmt::format("{}", value), "N");
+  }
+};
+
+// Takes the flags that were given into the settings.
+struct Taker {
+  const std::map<std::string, std::string>& given;
+
+  void operator()(const char* name, std::string& field, const char*) const {
+    if (const auto found = given.find(name); found != given.end()) field = found->second;
+  }
+  template <class Number>
+  void operator()(const char* name, Number& field, const char*, Number low, Number high) const {
+    const auto found = given.find(name);
+    if (found == given.end()) return;
+    const std::string& text = found->second;
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() ||
+        !(value >= low && value <= high)) {
+      throw Error(fmt::format("{} {} cannot be", flag_of(name), text),
+                  fmt::format("it takes a {} from {} to {}",
+                              std::is_integral_v<Number> ? "whole number" : "number", low, high));
+    }
+    field = value;
+  }
+};
+
+std::string text_of(const std::string& file) {
+  std::ifstream stream(file);
+  if (!stream) throw Error("cannot read the settings file " + file);
+  std::stringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+void SettingsFlags::add_to(CLI::App& command, Which which) {
+  if (which != Which::training_only) {
+    command.add_option("--system", system_, "a named system, see `starling systems`")
+        ->group("How workers work together");
+  }
+  command.add_option("--settings", file_, "a TOML file with any of these settings")
+      ->group("How workers work together");
+  const Settings defaults;
+  visit_settings(defaults, Adder{command, which, given_});
+}
+
+Settings SettingsFlags::unchecked() const {
+  Settings settings;
+  if (!system_.empty()) read_settings(find_system(system_).toml, "system " + system_, settings);
+  if (!file_.empty()) read_settings(text_of(file_), file_, settings);
+  visit_settings(settings, Taker{given_});
+  return settings;
+}
+
+Settings SettingsFlags::settings() const {
+  Settings result = unchecked();
+  check_settings(result);
+  return result;
+}
+
+}  // namespace starling

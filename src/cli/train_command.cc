@@ -1,0 +1,87 @@
+// starling train: trains a network with several workers and tells what it cost and what it reached.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/launch_flags.h"
+#include "cli/run_folder.h"
+#include "cli/settings_flags.h"
+#include "cli/training_run.h"
+#include "report/table.h"
+
+namespace starling {
+
+namespace {
+
+using nlohmann::json;
+
+struct TrainCommand {
+  SettingsFlags settings;
+  LaunchFlags where;
+  std::string run_folder;
+  bool print_json = false;
+};
+
+void print_summary(const json& summary) {
+  Table table({"worker", "accuracy", "payload sent", "wire sent", "waited"});
+  const std::size_t workers = summary["worker_accuracy"].size();
+  for (std::size_t i = 0; i < workers; ++i) {
+    table.add({std::to_string(i),
+               fmt::format("{:.2f} %", summary["worker_accuracy"][i].get<double>() * 100),
+               format_bytes(summary["payload_bytes_sent"][i]),
+               format_bytes(summary["wire_bytes_sent"][i]),
+               fmt::format("{:.1f} s", summary["waited_seconds"][i].get<double>())});
+  }
+  fmt::print("{}\n", table.text());
+  fmt::print("averaged model  {:.2f} % on the test samples\n",
+             summary["accuracy"].get<double>() * 100);
+  fmt::print("training        {:.1f} epochs, {} steps, {:.1f} s, {} samples/s\n",
+             summary["epochs"].get<double>(), format_count(summary["steps"]),
+             summary["seconds"].get<double>(), format_count(summary["samples_per_second"]));
+  fmt::print("run folder      {}\n", summary["run"].get<std::string>());
+}
+
+void train_once(const TrainCommand& command) {
+  TrainingPlan plan;
+  plan.settings = command.settings.settings();
+  plan.launch = command.where.plan();
+  if (plan.settings.workers % plan.launch.machines != 0) {
+    throw Error(fmt::format("{} workers cannot be shared out evenly among {} machines",
+                            plan.settings.workers, plan.launch.machines),
+                "--workers counts those of all machines");
+  }
+  plan.run_folder = command.run_folder.empty() ? fresh_run_path(plan.settings)
+                                               : std::filesystem::path(command.run_folder);
+  plan.label = plan.settings.strategy;
+  if (const auto remark = advice(plan.settings)) fmt::print(stderr, "note: {}\n", *remark);
+  const json summary = run_training(plan);
+  if (command.print_json) {
+    fmt::print("{}\n", summary.dump());
+  } else if (summary.contains("accuracy")) {
+    print_summary(summary);
+  }
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  auto command = std::make_shared<TrainCommand>();
+  CLI::App* train = app.add_subcommand("train", "Train a network with several workers");
+  train->footer(
+      "Example:\n"
+      "  starling train --workers 4 --strategy pairwise --passes 1 --epochs 3 --lr 0.1\n"
+      "  starling train --system horovod --data synthetic --until accuracy=0.97");
+  command->settings.add_to(*train, SettingsFlags::Which::all);
+  command->where.add_to(*train);
+  train->add_option("--run", command->run_folder,
+                    "the run folder; by default a new one under runs/");
+  train->add_flag("--json", command->print_json, "print the result as one JSON object, last");
+  train->callback([command] { train_once(*command); });
+}
+
+}  // namespace starling

@@ -1,0 +1,79 @@
+#include "cli/training_run.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/progress_bar.h"
+#include "cli/run_folder.h"
+
+namespace starling {
+
+namespace {
+
+using nlohmann::json;
+
+std::string describe(const json& progress, double accuracy) {
+  const double time = progress.value("time", 0.0);
+  const double step = progress.value("step", 0.0);
+  const double steps = progress.value("steps", 0.0);
+  const double left = step > 0 ? time / step * (steps - step) : 0;
+  return fmt::format(
+      "epoch {:.1f}  loss {:.3f}  accuracy {}  {} samples/s  {} sent/worker  {} left",
+      progress.value("epoch", 0.0), progress.value("loss", 0.0),
+      accuracy < 0 ? "-" : fmt::format("{:.2f} %", accuracy * 100),
+      format_count(progress.value("samples_per_second", 0.0)),
+      format_bytes(progress.value("payload_bytes_sent", 0.0)),
+      format_duration(std::chrono::seconds(static_cast<long>(left))));
+}
+
+}  // namespace
+
+std::filesystem::path sibling_program(const std::string& name) {
+  const std::filesystem::path program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
+  if (!std::filesystem::exists(program)) {
+    throw Error(fmt::format("{} is missing beside the starling program", name),
+                "build it with `make`; it needs libtorch-dev");
+  }
+  return program;
+}
+
+json run_training(TrainingPlan plan) {
+  RunFolder folder(plan.run_folder, plan.settings);
+  plan.launch.command = {sibling_program("starling-trainer"), folder.path()};
+  plan.launch.workers = plan.settings.workers / plan.launch.machines;
+
+  ProgressBar bar(plan.label);
+  json result;
+  double accuracy = -1;
+  const LaunchResult outcome = launch(plan.launch, [&](int rank, std::string_view line) {
+    const json event = json::parse(line, nullptr, false);
+    if (!event.is_object()) return;
+    folder.record(rank, event);
+    const std::string kind = event.value("event", "");
+    if (kind == "result") result = event;
+    if (kind == "evaluation") {
+      accuracy = event.value("accuracy", 0.0);
+      bar.say(fmt::format("{}: epoch {:.2f}  accuracy {:.2f} %  loss {:.4f}  {}", plan.label,
+                          event.value("epoch", 0.0), accuracy * 100, event.value("test_loss", 0.0),
+                          format_duration(std::chrono::milliseconds(
+                              static_cast<long>(event.value("time", 0.0) * 1000)))));
+    }
+    if (kind == "progress" || kind == "evaluation") {
+      bar.show(event.value("step", 0.0) / std::max(1.0, event.value("steps", 1.0)),
+               describe(event, accuracy));
+    }
+  });
+  if (outcome.exit_code != 0) throw Error(outcome.error);
+  if (result.is_null()) {
+    if (plan.launch.machine > 0) return {{"run", folder.path().string()}};  // rank 0 is elsewhere
+    throw Error("the workers ended without a result");
+  }
+  result.erase("event");
+  result["run"] = folder.path().string();
+  folder.finish(result);
+  return result;
+}
+
+}  // namespace starling

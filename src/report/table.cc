@@ -1,0 +1,78 @@
+#include "report/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace starling {
+
+void Table::add(std::vector<std::string> row) {
+  STARLING_CHECK(row.size() == header_.size(), "a row of {} in a table of {}", row.size(),
+                 header_.size());
+  rows_.push_back(std::move(row));
+}
+
+std::vector<std::size_t> Table::widths() const {
+  std::vector<std::size_t> widths;
+  for (std::size_t column = 0; column < header_.size(); ++column) {
+    std::size_t width = header_[column].size();
+    for (const auto& row : rows_) width = std::max(width, row[column].size());
+    widths.push_back(width);
+  }
+  return widths;
+}
+
+// The first column is a name and stands left; the others are mostly numbers and stand right.
+std::string Table::text() const {
+  const auto width = widths();
+  std::string out;
+  const auto line = [&](const std::vector<std::string>& row) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      out += i == 0 ? fmt::format("{:<{}}", row[i], width[i])
+                    : fmt::format("  {:>{}}", row[i], width[i]);
+    }
+    while (out.ends_with(' ')) out.pop_back();
+    out += '\n';
+  };
+  line(header_);
+  std::vector<std::string> rule;
+  for (std::size_t each : width) rule.emplace_back(each, '-');
+  line(rule);
+  for (const auto& row : rows_) line(row);
+  return out;
+}
+
+std::string Table::markdown() const {
+  std::string out;
+  const auto line = [&](const std::vector<std::string>& row) {
+    for (const std::string& cell : row) out += "| " + cell + " ";
+    out += "|\n";
+  };
+  line(header_);
+  line(std::vector<std::string>(header_.size(), "---"));
+  for (const auto& row : rows_) line(row);
+  return out;
+}
+
+std::string Table::csv() const {
+  std::string out;
+  const auto line = [&](const std::vector<std::string>& row) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      std::string cell = row[i];
+      if (cell.find_first_of(",\"\n") != std::string::npos) {
+        std::string quoted;
+        for (char c : cell) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+        cell = '"' + quoted + '"';
+      }
+      out += (i == 0 ? "" : ",") + cell;
+    }
+    out += '\n';
+  };
+  line(header_);
+  for (const auto& row : rows_) line(row);
+  return out;
+}
+
+}  // namespace starling

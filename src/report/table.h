@@ -1,0 +1,26 @@
+// A table for people: aligned text on a terminal, Markdown for documents, CSV for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace starling {
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
+
+  void add(std::vector<std::string> row);
+
+  std::string text() const;
+  std::string markdown() const;
+  std::string csv() const;
+
+ private:
+  std::vector<std::size_t> widths() const;
+
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace starling

@@ -1,0 +1,69 @@
+#include "strategy/systems.h"
+
+#include <fmt/format.h>
+
+#include <toml++/toml.h>
+#include <array>
+
+#include "base/error.h"
+
+namespace starling {
+
+namespace {
+
+struct SystemFile {
+  std::string_view name;
+  std::string_view text;
+};
+// Written by CMake from systems/*.toml.
+constexpr SystemFile kSystemFiles[] = {
+#include "system_files.inc"
+};
+
+}  // namespace
+
+System parse_system(std::string_view toml, const std::string& source) {
+  toml::table table;
+  try {
+    table = toml::parse(toml, source);
+  } catch (const toml::parse_error& error) {
+    throw Error(fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
+  }
+  const auto text = [&](const char* section, const char* key) {
+    const auto value = table[section][key].value<std::string>();
+    if (!value) throw Error(fmt::format("{}: [{}] has no {}", source, section, key));
+    return *value;
+  };
+  System system;
+  system.title = text("system", "title");
+  system.summary = text("system", "summary");
+  system.source = text("system", "source");
+  system.difference = text("system", "difference");
+  system.parallelism = text("choices", "parallelism");
+  system.optimization = text("choices", "optimization");
+  system.schedule = text("choices", "schedule");
+  system.exchange = text("choices", "exchange");
+  system.topology = text("choices", "topology");
+  system.toml = toml;
+  return system;
+}
+
+std::vector<System> named_systems() {
+  std::vector<System> systems;
+  for (const SystemFile& file : kSystemFiles) {
+    systems.push_back(parse_system(file.text, fmt::format("systems/{}.toml", file.name)));
+    systems.back().name = file.name;
+  }
+  return systems;
+}
+
+System find_system(std::string_view name) {
+  std::string known;
+  for (const System& system : named_systems()) {
+    if (system.name == name) return system;
+    known += (known.empty() ? "" : ", ") + system.name;
+  }
+  throw Error(fmt::format("there is no system '{}'", name), "there are " + known);
+}
+
+}  // namespace starling

@@ -1,0 +1,84 @@
+// Dist: distributed training in a training loop of your own.
+//
+//   MyNet net;
+//   starling::Dist dist(net);                       // joins the workers that `starling launch`
+//   started torch::optim::SGD optimizer(net.parameters(), 0.1); for (...) { // over this worker's
+//   share of the data
+//     loss(net.forward(images), labels).backward();
+//     dist.step(optimizer);                         // in place of optimizer.step() and zero_grad()
+//   }
+//   dist.finish();                                  // all workers now hold the same model
+//
+// Without a launcher there is one worker, and the loop does what it always did.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "net/job.h"
+#include "net/join.h"
+#include "strategy/settings.h"
+#include "strategy/strategy.h"
+#include "train/flat_model.h"
+
+namespace starling {
+
+class Dist {
+ public:
+  // The job and its settings come from the launcher. All workers begin with rank 0's weights.
+  explicit Dist(torch::nn::Module& module);
+  Dist(Model model, Settings settings, Job job);
+  ~Dist();
+
+  int rank() { return comm().rank(); }
+  int size() { return comm().size(); }
+
+  // One step: brings the gradients together, lets the optimizer update, mixes weights, clears the
+  // gradients, each as the strategy has it. With backward_passes = k only every k-th call does
+  // that, and returns true; the others let the gradients add up.
+  bool step(torch::optim::Optimizer& optimizer);
+  // Leaves the mean of all workers' models in each.
+  void finish();
+
+  // For the built-in trainer.
+  TcpComm& comm() { return member_->comm(); }
+  TcpLoop& loop() { return loop_; }
+  FlatModel& model() { return model_; }
+  const Settings& settings() const { return settings_; }
+  const Job& job() const { return job_; }
+  // Drives a task under the job's timeout and counts the time as spent waiting.
+  void run(const char* what, Task<> task);
+  Time waited() const { return waited_; }
+
+ private:
+  struct BucketState {
+    Bucket bucket;
+    int parameters = 0;  // how many it holds
+    int missing = 0;     // how many of them have no gradient yet in this step
+    std::optional<Running> running;
+  };
+
+  void make_buckets();
+  void watch_backward();
+  void gradient_ready(std::size_t bucket);
+  void start(BucketState& bucket);
+  Task<> all_buckets();
+  bool last_pass() const { return pass_ + 1 >= settings_.backward_passes; }
+
+  Settings settings_;
+  Job job_;
+  TcpLoop loop_;
+  std::optional<Membership> member_;
+  FlatModel model_;
+  std::unique_ptr<Strategy> strategy_;
+  std::vector<BucketState> buckets_;
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::shared_ptr<Dist*> self_;  // what the hooks look at; they may outlive us
+  int pass_ = 0;
+  Time waited_{0};
+};
+
+}  // namespace starling

@@ -1,0 +1,69 @@
+#include "train/evaluation.h"
+
+#include "exchange/collect.h"
+#include "exchange/pairwise.h"
+
+namespace starling {
+
+namespace {
+
+struct Tally {
+  double correct = 0;
+  double loss = 0;
+  double samples = 0;
+};
+
+Tally tally(Dist& dist, const Images& test, Range range) {
+  constexpr std::size_t kBatch = 1000;
+  torch::NoGradGuard no_grad;
+  const Model& model = dist.model().model();
+  model.set_training(false);
+  Tally total;
+  for (std::size_t begin = range.begin; begin < range.end; begin += kBatch) {
+    const auto [images, labels] = test.slice({begin, std::min(begin + kBatch, range.end)});
+    const torch::Tensor scores = model.forward(images);
+    total.correct += scores.argmax(1).eq(labels).sum().item<double>();
+    total.loss +=
+        torch::nn::functional::cross_entropy(
+            scores, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum))
+            .item<double>();
+  }
+  total.samples = static_cast<double>(range.size());
+  model.set_training(true);
+  return total;
+}
+
+Score score(const Tally& tally) {
+  return {tally.correct / tally.samples, tally.loss / tally.samples};
+}
+
+}  // namespace
+
+Score evaluate_own(Dist& dist, const Images& test) {
+  return score(tally(dist, test, {0, test.count()}));
+}
+
+Score evaluate_mean(Dist& dist, const Images& test) {
+  const torch::Tensor own = dist.model().weights().clone();
+  dist.run("averaging the models for evaluation",
+           mean_of_all(dist.comm(), kEvaluationChannel, dist.model().replica().weights));
+  const auto size = static_cast<std::size_t>(dist.size());
+  const auto rank = static_cast<std::size_t>(dist.rank());
+  std::vector<Tally> tallies(size);
+  tallies[rank] = tally(dist, test, part(test.count(), size, rank));
+  {
+    torch::NoGradGuard no_grad;
+    dist.model().weights().copy_(own);
+  }
+  dist.run("adding up the evaluation",
+           all_gather(dist.comm(), kEvaluationChannel, std::as_writable_bytes(std::span(tallies))));
+  Tally total;
+  for (const Tally& each : tallies) {
+    total.correct += each.correct;
+    total.loss += each.loss;
+    total.samples += each.samples;
+  }
+  return score(total);
+}
+
+}  // namespace starling

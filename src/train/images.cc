@@ -1,0 +1,33 @@
+#include "train/images.h"
+
+namespace starling {
+
+Images::Images(DigitSet set) : set_(std::move(set)) {
+  const auto count = static_cast<std::int64_t>(set_.count);
+  pixels_ = torch::from_blob(
+      set_.pixels.data(),
+      {count, 1, static_cast<std::int64_t>(set_.rows), static_cast<std::int64_t>(set_.cols)},
+      torch::kByte);
+  labels_ = torch::from_blob(set_.labels.data(), {count}, torch::kByte).to(torch::kLong);
+}
+
+// With the mean and deviation of MNIST's pixels, as every example does.
+torch::Tensor Images::normalized(const torch::Tensor& pixels) {
+  constexpr double kMean = 0.1307, kDeviation = 0.3081;
+  return pixels.to(torch::kFloat).mul_(1 / (255 * kDeviation)).sub_(kMean / kDeviation);
+}
+
+Images::Batch Images::pick(std::span<const std::int64_t> indices) const {
+  const torch::Tensor which =
+      torch::from_blob(const_cast<std::int64_t*>(indices.data()),
+                       {static_cast<std::int64_t>(indices.size())}, torch::kLong);
+  return {normalized(pixels_.index_select(0, which)), labels_.index_select(0, which)};
+}
+
+Images::Batch Images::slice(Range range) const {
+  const auto begin = static_cast<std::int64_t>(range.begin);
+  const auto size = static_cast<std::int64_t>(range.size());
+  return {normalized(pixels_.narrow(0, begin, size)), labels_.narrow(0, begin, size)};
+}
+
+}  // namespace starling

@@ -1,0 +1,32 @@
+// A data set as tensors: images stay bytes until a batch of them is needed.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <span>
+#include <utility>
+
+#include "topology/split.h"
+#include "train/digit_set.h"
+
+namespace starling {
+
+class Images {
+ public:
+  explicit Images(DigitSet set);
+
+  std::size_t count() const { return set_.count; }
+
+  using Batch = std::pair<torch::Tensor, torch::Tensor>;  // normalized images, labels
+  Batch pick(std::span<const std::int64_t> indices) const;
+  Batch slice(Range range) const;
+
+ private:
+  static torch::Tensor normalized(const torch::Tensor& pixels);
+
+  DigitSet set_;
+  torch::Tensor pixels_;  // both alias set_
+  torch::Tensor labels_;
+};
+
+}  // namespace starling

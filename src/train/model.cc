@@ -1,0 +1,114 @@
+#include "train/model.h"
+
+#include <fmt/format.h>
+#include <torch/script.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "base/error.h"
+
+namespace starling {
+
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+
+// The small network of the classic MNIST examples: 21,840 parameters.
+struct MnistCnn : nn::Module {
+  nn::Conv2d conv1{register_module("conv1", nn::Conv2d(1, 10, 5))};
+  nn::Conv2d conv2{register_module("conv2", nn::Conv2d(10, 20, 5))};
+  nn::Dropout2d drop2{register_module("drop2", nn::Dropout2d())};
+  nn::Linear fc1{register_module("fc1", nn::Linear(320, 50))};
+  nn::Dropout drop1{register_module("drop1", nn::Dropout())};
+  nn::Linear fc2{register_module("fc2", nn::Linear(50, 10))};
+
+  Tensor forward(Tensor x) {
+    x = torch::relu(torch::max_pool2d(conv1(x), 2));
+    x = torch::relu(torch::max_pool2d(drop2(conv2(x)), 2));
+    x = torch::relu(fc1(x.view({-1, 320})));
+    return fc2(drop1(x));
+  }
+};
+
+// Three convolution layers, as in the experiment of pair-wise averaging's first paper.
+struct Cnn3 : nn::Module {
+  nn::Conv2d conv1{register_module("conv1", nn::Conv2d(nn::Conv2dOptions(1, 16, 3).padding(1)))};
+  nn::Conv2d conv2{register_module("conv2", nn::Conv2d(nn::Conv2dOptions(16, 32, 3).padding(1)))};
+  nn::Conv2d conv3{register_module("conv3", nn::Conv2d(nn::Conv2dOptions(32, 64, 3).padding(1)))};
+  nn::Linear fc{register_module("fc", nn::Linear(64 * 3 * 3, 10))};
+
+  Tensor forward(Tensor x) {
+    x = torch::max_pool2d(torch::relu(conv1(x)), 2);
+    x = torch::max_pool2d(torch::relu(conv2(x)), 2);
+    x = torch::max_pool2d(torch::relu(conv3(x)), 2);
+    return fc(x.flatten(1));
+  }
+};
+
+// One hidden layer and no dropout: with it, runs can be compared number by number.
+struct Mlp : nn::Module {
+  nn::Linear fc1{register_module("fc1", nn::Linear(784, 128))};
+  nn::Linear fc2{register_module("fc2", nn::Linear(128, 10))};
+
+  Tensor forward(Tensor x) { return fc2(torch::relu(fc1(x.flatten(1)))); }
+};
+
+template <class Network>
+Model built_in() {
+  auto network = std::make_shared<Network>();
+  Model model = model_of(*network);
+  model.forward = [network](Tensor images) { return network->forward(std::move(images)); };
+  return model;
+}
+
+Model torch_script(const std::string& file) {
+  std::shared_ptr<torch::jit::Module> module;
+  try {
+    module = std::make_shared<torch::jit::Module>(torch::jit::load(file));
+  } catch (const std::exception&) {  // whose text is a stack trace
+    throw Error(fmt::format("{} is not a TorchScript file", file),
+                "save one with torch.jit.script(model).save(\"model.pt\")");
+  }
+  Model model;
+  for (const auto& each : module->named_parameters())
+    model.parameters.emplace_back(each.name, each.value);
+  for (const auto& each : module->named_buffers()) {
+    if (each.value.scalar_type() == torch::kFloat)
+      model.buffers.emplace_back(each.name, each.value);
+  }
+  model.forward = [module](Tensor images) {
+    return module->forward({std::move(images)}).toTensor();
+  };
+  model.set_training = [module](bool training) { module->train(training); };
+  return model;
+}
+
+}  // namespace
+
+Model model_of(torch::nn::Module& module) {
+  Model model;
+  for (const auto& each : module.named_parameters())
+    model.parameters.emplace_back(each.key(), each.value());
+  for (const auto& each : module.named_buffers()) {
+    if (each.value().scalar_type() == torch::kFloat)
+      model.buffers.emplace_back(each.key(), each.value());
+  }
+  model.set_training = [&module](bool training) { module.train(training); };
+  return model;
+}
+
+Model make_model(const std::string& name) {
+  if (name == "mnist-cnn") return built_in<MnistCnn>();
+  if (name == "cnn3") return built_in<Cnn3>();
+  if (name == "mlp") return built_in<Mlp>();
+  if (!name.ends_with(".pt")) {
+    throw Error(fmt::format("there is no model '{}'", name),
+                "there are mnist-cnn, cnn3, mlp, and TorchScript files (*.pt)");
+  }
+  if (!std::filesystem::exists(name)) throw Error(fmt::format("there is no file {}", name));
+  return torch_script(name);
+}
+
+}  // namespace starling

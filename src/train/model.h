@@ -1,0 +1,29 @@
+// A model as the trainer sees it, whether it is one of ours, a user's torch::nn::Module or a
+// TorchScript file.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace starling {
+
+struct Model {
+  using Named = std::pair<std::string, torch::Tensor>;
+
+  std::vector<Named> parameters;
+  std::vector<Named> buffers;  // floating-point state that is not trained, e.g. running means
+  std::function<torch::Tensor(torch::Tensor)> forward;  // images in, one score a class out
+  std::function<void(bool training)> set_training;
+};
+
+// mnist-cnn, cnn3, mlp or the path of a TorchScript file (*.pt); throws Error for anything else.
+Model make_model(const std::string& name);
+
+// A user's module; forward stays with the user.
+Model model_of(torch::nn::Module& module);
+
+}  // namespace starling

@@ -1,0 +1,18 @@
+// The built-in training loop: one worker of `starling train`.
+#pragma once
+
+#include <filesystem>
+
+#include "net/job.h"
+#include "strategy/settings.h"
+
+namespace starling {
+
+// Trains as the settings say and reports to the launcher: progress, evaluations, network activity
+// and, from rank 0, the result. Rank 0 leaves the final model in the run folder.
+void train(const Settings& settings, const Job& job, const std::filesystem::path& run_folder);
+
+// Where `make mnist` puts the data: $XDG_CACHE_HOME/starling/mnist or ~/.cache/starling/mnist.
+std::filesystem::path mnist_folder(const Settings& settings);
+
+}  // namespace starling

@@ -1,0 +1,44 @@
+// starling-trainer: the program that `starling train` launches, one process a worker.
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "net/worker_events.h"
+#include "train/trainer.h"
+
+namespace starling {
+namespace {
+
+Settings settings_of(const std::filesystem::path& run_folder) {
+  const std::filesystem::path file = run_folder / "settings.toml";
+  std::ifstream stream(file);
+  if (!stream) throw Error("cannot read " + file.string());
+  std::stringstream text;
+  text << stream.rdbuf();
+  Settings settings;
+  read_settings(text.str(), file.string(), settings);
+  check_settings(settings);
+  return settings;
+}
+
+}  // namespace
+}  // namespace starling
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs("starling-trainer is started by `starling train`; see `starling train --help`\n",
+               stderr);
+    return 2;
+  }
+  starling::Job job;
+  try {
+    job = starling::job_from_environment();
+    starling::train(starling::settings_of(argv[1]), job, argv[1]);
+    return 0;
+  } catch (const std::exception& error) {
+    starling::report_error(job, error);
+    return 1;
+  }
+}
