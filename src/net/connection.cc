@@ -18,6 +18,10 @@ using IntegerOption = asio::detail::socket_option::integer<kLevel, kName>;
 
 constexpr int kPeerUnreachableAfterMs = 10'000;
 
+// Between two processes of one machine there is no distance to fill: a short queue of bytes is still in the cache
+// when they are read, which makes long exchanges a quarter faster (docs/performance.md).
+constexpr int kLoopbackSendBufferBytes = 300'000;
+
 asio::mutable_buffer buffer(Bytes bytes) { return {bytes.data(), bytes.size()}; }
 asio::const_buffer buffer(ConstBytes bytes) { return {bytes.data(), bytes.size()}; }
 
@@ -30,6 +34,9 @@ Connection::Connection(asio::ip::tcp::socket socket, Events events)
       outbox_([this](Send& send) { events_.sent(send); }) {
   socket_.non_blocking(true);
   socket_.set_option(asio::ip::tcp::no_delay(true));
+  if (socket_.remote_endpoint().address().is_loopback()) {
+    socket_.set_option(asio::socket_base::send_buffer_size(kLoopbackSendBufferBytes));
+  }
   // A machine that vanishes sends no farewell; the kernel finds out for us.
   socket_.set_option(asio::socket_base::keep_alive(true));
   socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPIDLE>(2));
