@@ -1,0 +1,89 @@
+#include "train/flat_model.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace starling {
+namespace {
+
+TEST(FlatModel, AliasesTheTensorsOfTheModel) {
+  for (const char* name : {"mnist-cnn", "cnn3", "mlp"}) {
+    torch::manual_seed(1);
+    const torch::Tensor images = torch::randn({2, 1, 28, 28});
+    Model model = make_model(name);
+    model.set_training(false);
+    const torch::Tensor before = model.forward(images).detach().clone();
+    FlatModel flat(model);
+    EXPECT_TRUE(torch::equal(model.forward(images), before)) << name << " changed when it was flattened";
+
+    const Replica replica = flat.replica();
+    for (float& weight : replica.weights) weight = 0;
+    EXPECT_EQ(model.forward(images).abs().sum().item<float>(), 0) << name;
+
+    for (float& weight : replica.weights) weight = 0.01f;
+    model.forward(images).sum().backward();
+    double sum = 0;
+    for (const auto& named : model.parameters) sum += named.second.grad().sum().item<double>();
+    double flat_sum = 0;
+    for (float gradient : replica.gradients) flat_sum += static_cast<double>(gradient);
+    EXPECT_NE(flat_sum, 0);
+    EXPECT_NEAR(sum, flat_sum, std::abs(sum) * 1e-4) << name;
+    flat.zero_gradients();
+    EXPECT_EQ(model.parameters[0].second.grad().abs().sum().item<float>(), 0);
+  }
+}
+
+TEST(FlatModel, HasTheKnownNumberOfParameters) {
+  EXPECT_EQ(FlatModel(make_model("mnist-cnn")).replica().gradients.size(), 21'840u);
+  EXPECT_EQ(FlatModel(make_model("mlp")).replica().gradients.size(), 784u * 128 + 128 + 1280 + 10);
+}
+
+TEST(FlatModel, PutsBuffersBehindTheParameters) {
+  torch::nn::BatchNorm1d norm(4);
+  FlatModel flat(model_of(*norm));
+  EXPECT_EQ(flat.replica().gradients.size(), 8u);
+  EXPECT_EQ(flat.replica().weights.size(), 16u);
+  flat.replica().weights[8] = 42;  // the first running mean
+  EXPECT_EQ(norm->running_mean[0].item<float>(), 42);
+}
+
+TEST(FlatModel, OptimizesAllTensorsThroughTheFlatOne) {
+  torch::nn::Linear a(5, 3), b(5, 3);
+  {
+    torch::NoGradGuard no_grad;
+    b->weight.copy_(a->weight);
+    b->bias.copy_(a->bias);
+  }
+  FlatModel flat(model_of(*a));
+  torch::optim::Adam flat_optimizer({flat.flat_parameter()}, 0.1), plain(b->parameters(), 0.1);
+  for (int step = 0; step < 20; ++step) {
+    const torch::Tensor x = torch::randn({4, 5});
+    flat.zero_gradients();
+    plain.zero_grad();
+    a(x).pow(2).sum().backward();
+    b(x).pow(2).sum().backward();
+    flat_optimizer.step();
+    plain.step();
+  }
+  EXPECT_TRUE(torch::allclose(a->weight, b->weight, 1e-5, 1e-6));
+}
+
+TEST(FlatModel, RefusesWhatIsNotFloat) {
+  torch::nn::Linear layer(2, 2);
+  layer->to(torch::kDouble);
+  EXPECT_THROW(FlatModel(model_of(*layer)), Error);
+}
+
+TEST(MakeModel, NamesTheModelsThereAre) {
+  try {
+    make_model("resnet");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "there is no model 'resnet'; there are mnist-cnn, cnn3, mlp, and TorchScript files (*.pt)");
+  }
+}
+
+}  // namespace
+}  // namespace starling
