@@ -47,7 +47,7 @@ bench:
 	@$(MAKE) --no-print-directory build mnist
 	@cmake --preset release > build/configure.log 2>&1 && cmake --build --preset release -j $(JOBS) -- --quiet
 	@./starling bench exchange
-	@bench/peers/compare_training
+	@./starling bench training --epochs 1
 
 asan tsan: setup
 	@cmake --preset $@ > /dev/null

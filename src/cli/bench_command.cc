@@ -3,18 +3,17 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exchange_bench.h"
+#include "cli/machine.h"
 #include "cli/progress_bar.h"
+#include "cli/training_bench.h"
 #include "cli/training_run.h"
 #include "exchange/allreduce.h"
 #include "net/launcher.h"
@@ -113,26 +112,9 @@ bool is_peer_here(const char* name) {
   return std::filesystem::exists(std::filesystem::path(self()).parent_path() / name);
 }
 
-std::string machine() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  std::string line, model = "an unknown processor";
-  while (std::getline(cpuinfo, line)) {
-    if (line.starts_with("model name")) {
-      model = line.substr(line.find(':') + 2);
-      break;
-    }
-  }
-  return fmt::format("{} cores of {}", std::thread::hardware_concurrency(), model);
-}
-
-// 2 (n-1)/n of the bytes pass each port in the best all-reduce, whatever the algorithm: the usual
-// yardstick.
-double bandwidth(double bytes, double seconds) { return bytes / seconds; }
-
 void print_results(const BenchCommand& command, const Times& times) {
   Table table({"workers", "size", "who", "algorithm", "median", "bandwidth", "best peer / this"});
   json rows = json::array();
-  std::map<std::size_t, std::vector<double>> ratios;  // of the ring at 4 workers, by size
   for (const auto& [key, values] : times) {
     const double seconds = median(values);
     double best_peer = 0;
@@ -151,7 +133,7 @@ void print_results(const BenchCommand& command, const Times& times) {
     json row = {
         {"workers", key.workers},    {"bytes", key.bytes},
         {"peer", key.who.peer},      {"algorithm", key.who.algorithm},
-        {"median_seconds", seconds}, {"bytes_per_second", bandwidth(double(key.bytes), seconds)}};
+        {"median_seconds", seconds}, {"bytes_per_second", static_cast<double>(key.bytes) / seconds}};
     if (compared) {
       row["best_peer"] = peer_name;
       row["ratio"] = best_peer / seconds;
@@ -160,15 +142,15 @@ void print_results(const BenchCommand& command, const Times& times) {
     table.add({std::to_string(key.workers), format_bytes(static_cast<double>(key.bytes)),
                key.who.peer, key.who.algorithm,
                format_duration(std::chrono::nanoseconds(static_cast<long>(seconds * 1e9))),
-               format_bytes(bandwidth(static_cast<double>(key.bytes), seconds)) + "/s",
+               format_bytes(static_cast<double>(key.bytes) / seconds) + "/s",
                compared ? fmt::format("{:.2f} ({})", best_peer / seconds, peer_name) : ""});
   }
   if (command.print_json) {
     fmt::print("{}\n",
-               json{{"machine", machine()}, {"rounds", command.rounds}, {"rows", rows}}.dump());
+               json{{"machine", machine_description()}, {"rounds", command.rounds}, {"rows", rows}}.dump());
     return;
   }
-  fmt::print("all-reduce of float32 over loopback TCP, on {}, median of {} rounds\n\n{}", machine(),
+  fmt::print("all-reduce of float32 over loopback TCP, on {}, median of {} rounds\n\n{}", machine_description(),
              command.rounds, table.text());
   fmt::print(
       "\nbandwidth is size / time; a ratio above 1 means that Starling is faster than the fastest "
@@ -255,6 +237,8 @@ void add_bench_command(CLI::App& app) {
   exchange->add_flag("--no-peers", command->no_peers, "measure only Starling");
   exchange->add_flag("--json", command->print_json, "print JSON");
   exchange->callback([command] { bench_exchange(*command); });
+
+  add_training_bench(*bench);
 
   CLI::App* worker = bench->add_subcommand("exchange-worker", "")->group("");
   worker->add_option("--algorithms", command->worker.algorithms)->delimiter(',')->required();

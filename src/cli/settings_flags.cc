@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -77,6 +79,16 @@ struct Taker {
   }
 };
 
+// Where `make mnist` puts the data.
+std::string mnist_cache() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      cache != nullptr && *cache != '\0' ? std::filesystem::path(cache)
+                                         : std::filesystem::path(home == nullptr ? "." : home) / ".cache";
+  return base / "starling" / "mnist";
+}
+
 std::string text_of(const std::string& file) {
   std::ifstream stream(file);
   if (!stream) throw Error("cannot read the settings file " + file);
@@ -103,6 +115,7 @@ Settings SettingsFlags::unchecked() const {
   if (!system_.empty()) read_settings(find_system(system_).toml, "system " + system_, settings);
   if (!file_.empty()) read_settings(text_of(file_), file_, settings);
   visit_settings(settings, Taker{given_});
+  if (settings.data_folder.empty()) settings.data_folder = mnist_cache();
   return settings;
 }
 

@@ -14,11 +14,14 @@
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/streambuf.hpp>
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <istream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
 #include "base/error.h"
 #include "net/job.h"
@@ -148,6 +151,11 @@ class Launcher {
           fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
           fmt::format("{}={}", kSettingsVariable, plan_.settings),
       };
+      // Workers that each start a thread a core stand in each other's way.
+      if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+        const int cores = static_cast<int>(std::thread::hardware_concurrency());
+        environment.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
+      }
       if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
 
       const pid_t launcher = ::getpid();

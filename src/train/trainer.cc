@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -30,7 +29,7 @@ Digits load_digits(const Settings& settings) {
   if (settings.data == "synthetic") {
     return synthetic_digits(limit > 0 ? limit : 10'000, 2'000, 1);
   }
-  Digits digits = load_mnist(mnist_folder(settings));
+  Digits digits = load_mnist(settings.data_folder);
   if (limit > 0 && limit < digits.train.count) {
     digits.train.count = limit;
     digits.train.labels.resize(limit);
@@ -268,17 +267,6 @@ class Trainer {
 
 void train(const Settings& settings, const Job& job, const std::filesystem::path& run_folder) {
   Trainer(settings, job).run(run_folder);
-}
-
-std::filesystem::path mnist_folder(const Settings& settings) {
-  if (!settings.data_folder.empty()) return settings.data_folder;
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  const std::filesystem::path base =
-      cache != nullptr && *cache != '\0'
-          ? std::filesystem::path(cache)
-          : std::filesystem::path(home == nullptr ? "." : home) / ".cache";
-  return base / "starling" / "mnist";
 }
 
 }  // namespace starling

@@ -12,7 +12,4 @@ namespace starling {
 // and, from rank 0, the result. Rank 0 leaves the final model in the run folder.
 void train(const Settings& settings, const Job& job, const std::filesystem::path& run_folder);
 
-// Where `make mnist` puts the data: $XDG_CACHE_HOME/starling/mnist or ~/.cache/starling/mnist.
-std::filesystem::path mnist_folder(const Settings& settings);
-
 }  // namespace starling
