@@ -17,8 +17,8 @@ constexpr std::array<const char*, 5> kByteUnits = {"B", "KB", "MB", "GB", "TB"};
 
 std::string format_bytes(double bytes) {
   std::size_t unit = 0;
-  // 999.95 would print as "1000.0", hence the early step to the next unit.
-  while (bytes >= 999.95 && unit + 1 < kByteUnits.size()) {
+  // 999.5 would print as "1000" and 999.95 as "1000.0", hence the early step to the next unit.
+  while (bytes >= (unit == 0 ? 999.5 : 999.95) && unit + 1 < kByteUnits.size()) {
     bytes /= 1000;
     ++unit;
   }
@@ -28,9 +28,10 @@ std::string format_bytes(double bytes) {
 
 std::string format_duration(std::chrono::nanoseconds duration) {
   const double seconds = std::chrono::duration<double>(duration).count();
-  if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
-  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  // What would print as the next unit's 1 goes there.
+  if (seconds < 999.95e-6) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (seconds < 999.995e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<long>(std::lround(seconds));
   if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);

@@ -28,8 +28,8 @@ using nlohmann::json;
 struct BenchCommand {
   std::vector<int> workers = {2, 4, 8};
   std::vector<std::string> sizes = {"4KB", "64KB", "1MB", "4MB", "16MB", "64MB"};
-  std::vector<std::string> algorithms = {"ring"};
-  double seconds = 0.5;
+  std::vector<std::string> algorithms = {"all"};
+  double seconds = 0.2;
   int rounds = 3;
   bool no_peers = false;
   bool print_json = false;
@@ -130,10 +130,12 @@ void print_results(const BenchCommand& command, const Times& times) {
     }
     const bool ours = key.who.peer == "starling";
     const bool compared = ours && best_peer > 0 && key.who.algorithm != "pairwise";
-    json row = {
-        {"workers", key.workers},    {"bytes", key.bytes},
-        {"peer", key.who.peer},      {"algorithm", key.who.algorithm},
-        {"median_seconds", seconds}, {"bytes_per_second", static_cast<double>(key.bytes) / seconds}};
+    json row = {{"workers", key.workers},
+                {"bytes", key.bytes},
+                {"peer", key.who.peer},
+                {"algorithm", key.who.algorithm},
+                {"median_seconds", seconds},
+                {"bytes_per_second", static_cast<double>(key.bytes) / seconds}};
     if (compared) {
       row["best_peer"] = peer_name;
       row["ratio"] = best_peer / seconds;
@@ -147,11 +149,12 @@ void print_results(const BenchCommand& command, const Times& times) {
   }
   if (command.print_json) {
     fmt::print("{}\n",
-               json{{"machine", machine_description()}, {"rounds", command.rounds}, {"rows", rows}}.dump());
+               json{{"machine", machine_description()}, {"rounds", command.rounds}, {"rows", rows}}
+                   .dump());
     return;
   }
-  fmt::print("all-reduce of float32 over loopback TCP, on {}, median of {} rounds\n\n{}", machine_description(),
-             command.rounds, table.text());
+  fmt::print("all-reduce of float32 over loopback TCP, on {}, median of {} rounds\n\n{}",
+             machine_description(), command.rounds, table.text());
   fmt::print(
       "\nbandwidth is size / time; a ratio above 1 means that Starling is faster than the fastest "
       "peer\n");

@@ -71,15 +71,29 @@ Trace trace(Vectors vectors, const Exchange& exchange) {
   return result;
 }
 
+// The same exchange again and again: where all stand after each round. A round of several messages
+// takes several seconds; only its end is a mean.
+Trace trace_rounds(const Vectors& start, int rounds, const Exchange& exchange) {
+  Trace result;
+  result.iterations.push_back({start, {}});
+  for (int round = 0; round < rounds; ++round) {
+    result.iterations.push_back(
+        {trace(result.iterations.back().values, exchange).iterations.back().values, {}});
+  }
+  return result;
+}
+
+// By iteration, worker and cell.
+using Visibility = std::vector<std::vector<std::vector<bool>>>;
+
 // Which cells are worth showing: a partial sum that has been sent on is of no more use where it
 // was. The same exchange, run on ones, counts how many workers a cell is the sum of.
-std::vector<std::vector<std::vector<bool>>> visible_cells(const Vectors& start,
-                                                          const Exchange& exchange) {
+Visibility visible_cells(const Vectors& start, const Exchange& exchange) {
   const auto workers = start.size();
   Vectors ones(workers, std::vector<float>(start[0].size(), 1.0f));
   const Trace counts = trace(ones, exchange);
   std::vector<std::vector<bool>> shown(workers, std::vector<bool>(start[0].size(), true));
-  std::vector<std::vector<std::vector<bool>>> all = {shown};
+  Visibility all = {shown};
   for (std::size_t t = 1; t < counts.iterations.size(); ++t) {
     for (std::size_t w = 0; w < workers; ++w) {
       for (std::size_t c = 0; c < start[0].size(); ++c) {
@@ -138,9 +152,14 @@ Vectors parse_values(const std::string& text, int workers) {
   return vectors;
 }
 
-void print_numbers(const ExplainCommand& command, const Vectors& start, const Exchange& exchange) {
-  const Trace result = trace(start, exchange);
-  const auto shown = visible_cells(start, exchange);
+Visibility all_visible(const Trace& trace) {
+  const Vectors& start = trace.iterations[0].values;
+  return Visibility(trace.iterations.size(),
+                    std::vector(start.size(), std::vector<bool>(start[0].size(), true)));
+}
+
+void print_numbers(const ExplainCommand& command, const Trace& result, const Visibility& shown) {
+  const Vectors& start = result.iterations[0].values;
   const std::size_t cells = start[0].size();
   if (command.print_json) {
     nlohmann::json iterations = nlohmann::json::array();
@@ -214,19 +233,17 @@ void print_symbols(const ExplainCommand& command, int workers, int step, const E
   const auto n = static_cast<std::size_t>(workers);
   Vectors units(n, std::vector<float>(n, 0.0f));
   for (std::size_t i = 0; i < n; ++i) units[i][i] = 1;
-  // A round of several messages takes several seconds; only its end is a mean.
-  std::vector<Vectors> rounds = {units};
-  for (int round = 0; round < command.rounds; ++round) {
-    rounds.push_back(trace(rounds.back(), exchange).iterations.back().values);
-  }
+  const Trace rounds = trace_rounds(units, command.rounds, exchange);
   std::vector<std::string> header = {"round"};
   for (std::size_t w = 0; w < n; ++w) header.push_back(worker_name(w));
   Table table(header);
   nlohmann::json json_rounds = nlohmann::json::array();
   double denominator = 1;
-  for (std::size_t t = 0; t < rounds.size(); ++t) {
+  for (std::size_t t = 0; t < rounds.iterations.size(); ++t) {
     std::vector<std::string> row = {std::to_string(t)};
-    for (std::size_t w = 0; w < n; ++w) row.push_back(symbols(rounds[t][w], w, denominator));
+    for (std::size_t w = 0; w < n; ++w) {
+      row.push_back(symbols(rounds.iterations[t].values[w], w, denominator));
+    }
     json_rounds.push_back(std::vector<std::string>(row.begin() + 1, row.end()));
     table.add(row);
     denominator *= step;
@@ -241,43 +258,53 @@ void print_symbols(const ExplainCommand& command, int workers, int step, const E
   }
 }
 
-Task<> repeat(Comm& comm, std::span<float> values, int passes, int rounds) {
-  for (int round = 0; round < rounds; ++round) {
-    co_await pairwise_average(comm, kChannel, values, passes);
+void explain_pairwise(const ExplainCommand& command) {
+  const bool numbers = !command.values.empty();
+  const Vectors start = numbers ? parse_values(command.values, command.workers) : Vectors();
+  const int workers = numbers                ? static_cast<int>(start.size())
+                      : command.workers == 0 ? 3
+                                             : command.workers;
+  if (command.passes > std::max(1, workers - 1)) {
+    throw Error(fmt::format("--passes {} needs more than {} workers", command.passes, workers));
   }
+  const Exchange exchange = [&](Comm& comm, std::span<float> values) {
+    return pairwise_average(comm, kChannel, values, command.passes);
+  };
+  if (numbers) {
+    const Trace result = trace_rounds(start, command.rounds, exchange);
+    return print_numbers(command, result, all_visible(result));
+  }
+  if (std::pow(command.passes + 1, command.rounds) > 1e6) {
+    throw Error(fmt::format("--rounds {} makes fractions nobody can read", command.rounds),
+                "take fewer");
+  }
+  print_symbols(command, workers, command.passes + 1, exchange);
+}
+
+// One cell for each worker, if that can still be read.
+Vectors example_values(int workers) {
+  if (workers == 0 || workers == 4) {
+    return parse_values("17,11,1,9/5,13,23,14/3,6,10,8/12,7,2,12", 4);
+  }
+  const std::size_t n = static_cast<std::size_t>(workers);
+  Vectors vectors(n, std::vector<float>(std::min(n, kMaxColumns / n)));
+  for (std::size_t w = 0; w < n; ++w) {
+    for (std::size_t c = 0; c < vectors[w].size(); ++c) {
+      vectors[w][c] = static_cast<float>((w + 1) * (c + 1));
+    }
+  }
+  return vectors;
 }
 
 void explain(const ExplainCommand& command) {
-  if (command.algorithm == "pairwise") {
-    const int workers =
-        command.values.empty()
-            ? std::max(command.workers, 3 * (command.workers == 0))
-            : static_cast<int>(parse_values(command.values, command.workers).size());
-    if (command.passes > std::max(1, workers - 1)) {
-      throw Error(fmt::format("--passes {} needs more than {} workers", command.passes, workers));
-    }
-    if (std::pow(command.passes + 1, command.rounds) > 1e6) {
-      throw Error(fmt::format("--rounds {} makes fractions nobody can read", command.rounds),
-                  "take fewer");
-    }
-    if (command.values.empty()) {
-      print_symbols(command, workers, command.passes + 1, [&](Comm& comm, std::span<float> values) {
-        return pairwise_average(comm, kChannel, values, command.passes);
-      });
-    } else {
-      print_numbers(command, parse_values(command.values, command.workers),
-                    [&](Comm& comm, std::span<float> values) {
-                      return repeat(comm, values, command.passes, command.rounds);
-                    });
-    }
-    return;
-  }
+  if (command.algorithm == "pairwise") return explain_pairwise(command);
   Allreduce* allreduce = find_allreduce(command.algorithm);
-  const std::string values =
-      command.values.empty() ? "17,11,1,9/5,13,23,14/3,6,10,8/12,7,2,12" : command.values;
-  print_numbers(
-      command, parse_values(values, command.workers),
-      [&](Comm& comm, std::span<float> vector) { return allreduce(comm, kChannel, vector); });
+  const Vectors start = command.values.empty() ? example_values(command.workers)
+                                               : parse_values(command.values, command.workers);
+  const Exchange exchange = [&](Comm& comm, std::span<float> vector) {
+    return allreduce(comm, kChannel, vector);
+  };
+  print_numbers(command, trace(start, exchange), visible_cells(start, exchange));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
                 "choose another folder with --run");
   }
   std::error_code error;
-  std::filesystem::create_directories(path_, error);
+  created_ = std::filesystem::create_directories(path_, error);
   std::ofstream(path_ / "settings.toml") << write_settings(settings);
   metrics_.open(path_ / "metrics.jsonl");
   network_.open(path_ / "network.jsonl");
@@ -26,23 +26,26 @@ RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
   }
 }
 
-bool RunFolder::record(int rank, const nlohmann::json& event) {
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  if (created_ && !used_) std::filesystem::remove_all(path_, ignored);
+}
+
+void RunFolder::record(int rank, const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
   nlohmann::json row = event;
   row.erase("event");
   if (kind == "progress" || kind == "evaluation") {
     metrics_ << row.dump() << "\n" << std::flush;
-    return true;
-  }
-  if (kind == "network") {
+    used_ = true;
+  } else if (kind == "network") {
     row["rank"] = rank;
     network_ << row.dump() << "\n" << std::flush;
-    return true;
   }
-  return false;
 }
 
 void RunFolder::finish(const nlohmann::json& summary) {
+  used_ = true;
   // Its presence says that the run is complete, so it must not be seen half-written.
   const std::filesystem::path draft = path_ / "summary.json.tmp";
   std::ofstream(draft) << summary.dump(2) << "\n";

@@ -19,15 +19,21 @@ class RunFolder {
  public:
   // Creates the folder and writes the settings. Throws Error if it holds a finished run already.
   RunFolder(std::filesystem::path path, const Settings& settings);
+  // A run that failed before anything happened leaves no folder behind.
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
 
-  // Files a worker's event; returns false for kinds that are not kept.
-  bool record(int rank, const nlohmann::json& event);
+  // Files a worker's event, if it is of a kind that is kept.
+  void record(int rank, const nlohmann::json& event);
   void finish(const nlohmann::json& summary);
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
+  bool created_ = false;
+  bool used_ = false;
   std::ofstream metrics_;
   std::ofstream network_;
 };

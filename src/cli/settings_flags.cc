@@ -84,8 +84,9 @@ std::string mnist_cache() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   const std::filesystem::path base =
-      cache != nullptr && *cache != '\0' ? std::filesystem::path(cache)
-                                         : std::filesystem::path(home == nullptr ? "." : home) / ".cache";
+      cache != nullptr && *cache != '\0'
+          ? std::filesystem::path(cache)
+          : std::filesystem::path(home == nullptr ? "." : home) / ".cache";
   return base / "starling" / "mnist";
 }
 

@@ -36,19 +36,21 @@ double measure_starling(const Settings& settings, const std::filesystem::path& f
 
 double measure_ddp(const Settings& settings) {
   LaunchPlan plan;
-  plan.command = {"/bin/sh", "-c",
-                  fmt::format("exec '{}' --data '{}' --workers {} --batch {} --epochs {} --lr {} --momentum {} "
-                              "--seed {} > /dev/fd/$STARLING_EVENTS_FD",
-                              sibling_program("starling-peer-ddp").string(), settings.data_folder,
-                              settings.workers, settings.batch, std::max(1, static_cast<int>(settings.epochs)),
-                              settings.lr, settings.momentum, settings.seed)};
+  plan.command = {
+      "/bin/sh", "-c",
+      fmt::format("exec '{}' --data '{}' --workers {} --batch {} --epochs {} --lr {} --momentum {} "
+                  "--seed {} > /dev/fd/$STARLING_EVENTS_FD",
+                  sibling_program("starling-peer-ddp").string(), settings.data_folder,
+                  settings.workers, settings.batch, std::max(1, static_cast<int>(settings.epochs)),
+                  settings.lr, settings.momentum, settings.seed)};
   double samples_per_second = 0;
   const LaunchResult outcome = launch(plan, [&](int, std::string_view line) {
     const json event = json::parse(line, nullptr, false);
     if (event.is_object()) samples_per_second = event.value("samples_per_second", 0.0);
   });
   if (outcome.exit_code != 0) {
-    throw Error("PyTorch DDP: " + outcome.error, "`make bench` installs python3-torch and fetches MNIST");
+    throw Error("PyTorch DDP: " + outcome.error,
+                "`make bench` installs python3-torch and fetches MNIST");
   }
   return samples_per_second;
 }
@@ -90,8 +92,8 @@ void run_bench(const TrainingBench& bench) {
   };
   row("starling, ring all-reduce", ours);
   row("PyTorch DDP over gloo", ddp);
-  fmt::print("mnist-cnn, {} workers, batch {} each, on {}\n\n{}\nstarling / DDP: {:.2f}\n", settings.workers,
-             settings.batch, machine_description(), table.text(), ratio);
+  fmt::print("mnist-cnn, {} workers, batch {} each, on {}\n\n{}\nstarling / DDP: {:.2f}\n",
+             settings.workers, settings.batch, machine_description(), table.text(), ratio);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// starling bench training: samples a second by all-reduce, beside PyTorch DDP over Gloo on the same model, data and
-// batch, taking turns in one run.
+// starling bench training: samples a second by all-reduce, beside PyTorch DDP over Gloo on the same
+// model, data and batch, taking turns in one run.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -18,8 +18,9 @@ using IntegerOption = asio::detail::socket_option::integer<kLevel, kName>;
 
 constexpr int kPeerUnreachableAfterMs = 10'000;
 
-// Between two processes of one machine there is no distance to fill: a short queue of bytes is still in the cache
-// when they are read, which makes long exchanges a quarter faster (docs/performance.md).
+// Between two processes of one machine there is no distance to fill: a short queue of bytes is
+// still in the cache when they are read, which makes long exchanges a quarter faster
+// (docs/performance.md).
 constexpr int kLoopbackSendBufferBytes = 300'000;
 
 asio::mutable_buffer buffer(Bytes bytes) { return {bytes.data(), bytes.size()}; }
@@ -75,7 +76,12 @@ void Connection::write() {
                          }));
       return;
     }
-    if (error) return fail(-1, error.message());
+    if (error) {
+      // Before it hung up, it may have told on whose account.
+      inbox_.keep_everything();
+      read();
+      return fail(-1, error.message());
+    }
     const Purpose purpose = outbox_.purpose();
     const std::size_t payload = outbox_.written(bytes);
     events_.moved(Direction::sent, purpose, {payload, bytes});

@@ -41,6 +41,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // once.
   void close(int culprit);
   bool open() const { return open_; }
+  // Whether what came in ends within a frame.
+  bool torn() const { return in_fragment_ || next_got_bytes_ > 0; }
 
   int socket_fd() { return socket_.native_handle(); }
   TcpInfo kernel_info() { return tcp_info_of(socket_.native_handle()); }

@@ -3,29 +3,33 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/rand.h>
+#include <openssl/sha.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/read_until.hpp>
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/streambuf.hpp>
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <istream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "net/job.h"
 #include "net/join.h"
+#include "net/worker_events.h"
 
 namespace starling {
 
@@ -93,6 +97,16 @@ class Guardian {
   int tell_;
 };
 
+// All machines of a job know its secret, so its number can be made from it, in a way that does not
+// tell it.
+std::uint64_t job_id(const std::string& secret) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(), digest.data());
+  std::uint64_t id = 0;
+  std::memcpy(&id, digest.data(), sizeof id);
+  return id;
+}
+
 class Launcher {
  public:
   Launcher(const LaunchPlan& plan, const WorkerEvent& on_event)
@@ -109,21 +123,36 @@ class Launcher {
       });
     });
     wait_for_children();
-    start_workers();
-    while (running_ > 0 || open_pipes_ > 0) io_.run_one();
-    // A worker that ended well may have left children of its own.
+    try {
+      start_workers();
+      while (running_ > 0) io_.run_one();
+    } catch (...) {
+      signal_groups(SIGKILL);
+      throw;
+    }
+    // A worker that ended well may have left children of its own, which hold its pipe open.
     signal_groups(SIGKILL);
+    // Somebody outside our groups may hold one too; do not wait for that.
+    bool patient = true;
+    after(kTimeToEnd, [&] { patient = false; });
+    while (open_pipes_ > 0 && patient) io_.run_one();
     return conclude();
   }
 
  private:
+  struct Report {
+    std::string message;
+    bool peer_lost;
+  };
   struct Worker {
     int rank;
     pid_t pid;
     std::optional<int> status;  // as waitpid tells it, once it has ended
     std::unique_ptr<asio::posix::stream_descriptor> events;
     asio::streambuf buffer{kMaxEventBytes};
-    std::optional<nlohmann::json> error;  // what it said was wrong
+    bool skip_line = false;       // the rest of a line beyond all bounds
+    bool told_to_end = false;     // by us, so that its end is not its fault
+    std::optional<Report> error;  // what it said was wrong
   };
 
   void start_workers() {
@@ -145,8 +174,7 @@ class Launcher {
           fmt::format("{}={}", kLocalSizeVariable, plan_.workers),
           fmt::format("{}={}", kRendezvousVariable, rendezvous),
           fmt::format("{}={}", kSecretVariable, secret),
-          // All machines of a job know its secret, so its number can be made from it.
-          fmt::format("{}={}", kJobVariable, std::hash<std::string>()(secret)),
+          fmt::format("{}={}", kJobVariable, job_id(secret)),
           fmt::format("{}={}", kEventsVariable, events.write_end),
           fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
           fmt::format("{}={}", kSettingsVariable, plan_.settings),
@@ -154,17 +182,15 @@ class Launcher {
       // Workers that each start a thread a core stand in each other's way.
       if (std::getenv("OMP_NUM_THREADS") == nullptr) {
         const int cores = static_cast<int>(std::thread::hardware_concurrency());
-        environment.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
+        environment.push_back(
+            fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
       }
       if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
 
       const pid_t launcher = ::getpid();
       const pid_t pid = ::fork();
-      if (pid < 0) {
-        signal_all(SIGKILL);
-        throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
-      }
-      if (pid == 0) become_worker(environment, {events.write_end, listen_fd}, launcher);
+      if (pid < 0) throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
+      if (pid == 0) become_worker(environment, events.write_end, listen_fd, launcher);
       ::setpgid(pid, pid);  // here too: whoever is first
       guardian_.tell(pid);
       ::close(events.write_end);
@@ -178,8 +204,8 @@ class Launcher {
     }
   }
 
-  [[noreturn]] void become_worker(const std::vector<std::string>& environment,
-                                  const std::vector<int>& keep_open, pid_t launcher) const {
+  [[noreturn]] void become_worker(const std::vector<std::string>& environment, int events_fd,
+                                  int listen_fd, pid_t launcher) const {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(1);  // it died before we asked to be told
@@ -187,7 +213,7 @@ class Launcher {
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
-    for (int fd : keep_open) {
+    for (int fd : {events_fd, listen_fd}) {
       if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
     }
     const int nothing = ::open("/dev/null", O_RDONLY);
@@ -198,16 +224,21 @@ class Launcher {
       arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     ::execvp(arguments[0], arguments.data());
-    const std::string message =
-        fmt::format("cannot run {}: {}\n", plan_.command[0], ::strerror(errno));
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
+    Job job;
+    job.events_fd = events_fd;
+    report_error(job, Error(fmt::format("cannot run {}: {}", plan_.command[0], ::strerror(errno))));
     ::_exit(127);
   }
 
   void read_events(Worker& worker) {
     asio::async_read_until(*worker.events, worker.buffer, '\n',
                            [this, &worker](const asio::error_code& error, std::size_t) {
-                             if (error) {  // its end, or a line beyond all bounds
+                             if (error == asio::error::not_found) {  // the buffer is full
+                               worker.buffer.consume(worker.buffer.size());
+                               worker.skip_line = true;
+                               return read_events(worker);
+                             }
+                             if (error) {  // its end
                                worker.events->close();
                                --open_pipes_;
                                return;
@@ -215,18 +246,19 @@ class Launcher {
                              std::istream lines(&worker.buffer);
                              std::string line;
                              std::getline(lines, line);
-                             take_event(worker, line);
+                             if (!std::exchange(worker.skip_line, false)) take_event(worker, line);
                              read_events(worker);
                            });
   }
 
   void take_event(Worker& worker, const std::string& line) {
+    // The program may be anybody's, so its lines may be anything.
     const auto event = nlohmann::json::parse(line, nullptr, false);
-    if (event.is_object() && event.value("event", "") == "error") {
-      if (!worker.error) worker.error = event;
-      return;
+    if (!event.is_object() || !event.contains("event") || event["event"] != "error") {
+      return on_event_(worker.rank, line);
     }
-    on_event_(worker.rank, line);
+    if (worker.error || !event.contains("message") || !event["message"].is_string()) return;
+    worker.error = {event["message"], event.contains("peer_lost") && event["peer_lost"] == true};
   }
 
   void wait_for_children() {
@@ -255,13 +287,7 @@ class Launcher {
 
   void stop() {
     signal_all(SIGTERM);
-    after(kTimeToEnd, [this] {
-      signal_all(SIGKILL);
-      // Somebody outside our groups may hold a pipe open; do not wait for that.
-      for (const auto& worker : workers_) {
-        if (worker->events->is_open()) worker->events->cancel();
-      }
-    });
+    after(kTimeToEnd, [this] { signal_all(SIGKILL); });
   }
 
   template <class Action>
@@ -274,7 +300,9 @@ class Launcher {
 
   void signal_all(int signal) {
     for (const auto& worker : workers_) {
-      if (!worker->status) ::kill(-worker->pid, signal);
+      if (worker->status) continue;
+      worker->told_to_end = true;
+      ::kill(-worker->pid, signal);
     }
   }
   void signal_groups(int signal) {
@@ -282,8 +310,7 @@ class Launcher {
   }
 
   static std::string describe(const Worker& worker) {
-    if (worker.error)
-      return fmt::format("rank {}: {}", worker.rank, worker.error->value("message", ""));
+    if (worker.error) return fmt::format("rank {}: {}", worker.rank, worker.error->message);
     const int status = worker.status.value_or(0);
     if (WIFSIGNALED(status)) {
       return fmt::format("rank {} was killed by signal {} ({})", worker.rank, WTERMSIG(status),
@@ -303,9 +330,8 @@ class Launcher {
     if (first_to_fail_ == nullptr) return result_;
     const Worker* culprit = first_to_fail_;
     for (const auto& worker : workers_) {
-      const bool own_trouble = worker->error
-                                   ? !worker->error->value("peer_lost", false)
-                                   : worker->status.value_or(0) != 0 && !signalled_by_us(*worker);
+      const bool own_trouble =
+          worker->error ? !worker->error->peer_lost : *worker->status != 0 && !worker->told_to_end;
       if (own_trouble) {
         culprit = worker.get();
         break;
@@ -317,18 +343,13 @@ class Launcher {
       result_.error += "; " + describe(*first_to_fail_);
     } else {
       for (const auto& worker : workers_) {
-        if (worker.get() != culprit && worker->error && worker->error->value("peer_lost", false)) {
+        if (worker.get() != culprit && worker->error && worker->error->peer_lost) {
           result_.error += "; " + describe(*worker);
           break;
         }
       }
     }
     return result_;
-  }
-
-  static bool signalled_by_us(const Worker& worker) {
-    const int status = *worker.status;
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
   }
 
   const LaunchPlan& plan_;

@@ -11,6 +11,7 @@ namespace starling {
 namespace {
 
 constexpr Time kLookEvery = std::chrono::milliseconds(250);
+constexpr Time kJudgeAfter = std::chrono::milliseconds(300);  // everybody has looked by then
 
 std::exception_ptr lost_error(int rank, const Operation& operation, const std::string& why) {
   return std::make_exception_ptr(PeerLost(
@@ -35,7 +36,11 @@ TcpComm::TcpComm(TcpLoop& loop, int rank, std::vector<std::optional<Peer>> peers
     events.left = [this, peer] { left(peer); };
     events.broken = [this, peer](int culprit, const std::string& why) {
       // A rank that blames us has lost its way to us: for us, it is the one that is gone.
-      lose(culprit < 0 || culprit == this->rank() || culprit >= size() ? peer : culprit, why);
+      if (culprit < 0 || culprit == this->rank() || culprit >= size()) {
+        suspect(peer, why);
+      } else {
+        lose(culprit, why);
+      }
     };
     connections_[static_cast<std::size_t>(peer)] =
         std::make_shared<Connection>(std::move(link->socket), std::move(events));
@@ -46,7 +51,7 @@ TcpComm::TcpComm(TcpLoop& loop, int rank, std::vector<std::optional<Peer>> peers
 
 TcpComm::~TcpComm() {
   for (const auto& connection : connections_) {
-    if (connection) connection->close(lost_ ? lost_->rank : -1);
+    if (connection) connection->close(lost_ ? lost_->rank : suspect_ ? suspect_->rank : -1);
   }
 }
 
@@ -59,7 +64,7 @@ Connection& TcpComm::connection(int peer) {
 void TcpComm::post(Send& send) {
   Connection& to = connection(send.peer());
   if (lost_) return finish(send, lost_error(lost_->rank, send, lost_->why));
-  if (!to.open()) return finish(send, lost_error(send.peer(), send, "it has left"));
+  if (!to.open() && !suspect_) return finish(send, lost_error(send.peer(), send, "it has left"));
   to.post(send);
 }
 
@@ -69,13 +74,31 @@ void TcpComm::post(Receive& receive) {
   if (receive.done()) return;
   if (lost_) {
     finish(receive, lost_error(lost_->rank, receive, lost_->why));
-  } else if (!from.open()) {
+  } else if (!from.open() && !suspect_) {
     finish(receive, lost_error(receive.peer(), receive, "it has left"));
   }
 }
 
 // A rank that leaves in good order is missed only by those who still wait for it.
 void TcpComm::left(int peer) { fail_all(peer, {peer, "it has left"}); }
+
+// A rank that loses another hangs up on everybody, so an end without a word may be a mere
+// consequence, and which one we see first is chance. Hence nobody hangs up before all have had the
+// time to see who was first. Who hangs up on account of another says so, except in the middle of a
+// frame: an end between two frames is the stronger sign.
+void TcpComm::suspect(int peer, const std::string& why) {
+  if (lost_) return;
+  const bool first = !suspect_;
+  if (first || (connection(suspect_->rank).torn() && !connection(peer).torn())) {
+    suspect_ = {peer, why};
+  }
+  if (first) judgement_.emplace(judge());
+}
+
+Task<> TcpComm::judge() {
+  co_await sleep_until(loop(), loop().now() + kJudgeAfter);
+  lose(suspect_->rank, suspect_->why);
+}
 
 // After a loss no operation can be trusted to end, so all fail, on whatever connection they wait.
 void TcpComm::lose(int peer, const std::string& why) {

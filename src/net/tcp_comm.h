@@ -42,13 +42,17 @@ class TcpComm : public Comm {
 
   Connection& connection(int peer);
   void left(int peer);
+  void suspect(int peer, const std::string& why);
+  Task<> judge();
   void lose(int peer, const std::string& why);
   void fail_all(int peer, const Lost& lost);
   Task<> look_for_ends();
 
   std::vector<std::shared_ptr<Connection>> connections_;
+  std::optional<Lost> suspect_;
   std::optional<Lost> lost_;
   std::optional<Running> watch_;
+  std::optional<Running> judgement_;
 };
 
 }  // namespace starling

@@ -47,7 +47,11 @@ std::string Table::text() const {
 std::string Table::markdown() const {
   std::string out;
   const auto line = [&](const std::vector<std::string>& row) {
-    for (const std::string& cell : row) out += "| " + cell + " ";
+    for (const std::string& cell : row) {
+      out += "| ";
+      for (char c : cell) out += c == '|' ? std::string("\\|") : std::string(1, c);
+      out += " ";
+    }
     out += "|\n";
   };
   line(header_);
@@ -61,7 +65,7 @@ std::string Table::csv() const {
   const auto line = [&](const std::vector<std::string>& row) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       std::string cell = row[i];
-      if (cell.find_first_of(",\"\n") != std::string::npos) {
+      if (cell.find_first_of(",\"\r\n") != std::string::npos) {
         std::string quoted;
         for (char c : cell) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
         cell = '"' + quoted + '"';

@@ -17,9 +17,10 @@ inline Task<> all(std::vector<Task<>> tasks) {
     running.emplace_back(std::move(task), signal);
     running.back().rethrow_failure();
   }
-  while (!std::ranges::all_of(running, &Running::done)) {
-    co_await signal;
+  while (true) {  // looks before it waits: the start of one may have let an earlier one fail
     for (const Running& branch : running) branch.rethrow_failure();
+    if (std::ranges::all_of(running, &Running::done)) co_return;
+    co_await signal;
   }
 }
 

@@ -30,10 +30,11 @@ std::vector<std::exception_ptr> Cluster::try_run(const Program& program) {
   Signal signal;
   std::vector<std::unique_ptr<Running>> ranks;
   for (const auto& comm : comms_) {
-    ranks.push_back(std::make_unique<Running>(program(*comm), signal));
+    ranks.push_back(comm->alive() ? std::make_unique<Running>(program(*comm), signal) : nullptr);
   }
   std::vector<SimLoop::EventId> planned;
   for (const auto& [rank, time] : crashes_) {
+    if (!comms_[static_cast<std::size_t>(rank)]->alive()) continue;
     planned.push_back(loop_.at(time, [this, &ranks, &signal, dead = rank] {
       comms_[static_cast<std::size_t>(dead)]->die();
       ranks[static_cast<std::size_t>(dead)].reset();

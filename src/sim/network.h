@@ -16,8 +16,7 @@ struct Link {
   Time latency{0};
 
   Time transfer_time(double bytes) const {
-    return std::chrono::duration_cast<Time>(
-        std::chrono::duration<double>(bytes / bytes_per_second));
+    return std::chrono::round<Time>(std::chrono::duration<double>(bytes / bytes_per_second));
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -55,7 +56,7 @@ void SimComm::post(Receive& receive) {
 }
 
 void SimComm::deliver(Message message) {
-  if (!alive_) return;
+  if (!alive_ || message.from == lost_peer_) return;
   account(message.from, Direction::received, message.channel.purpose, message.payload.size());
   Receive* receive = receives_.find([&](const Receive& posted) {
     return posted.peer() == message.from && posted.channel().id == message.channel.id;
@@ -78,7 +79,10 @@ void SimComm::land(Receive& receive, const Message& message) {
 void SimComm::lose(int peer) {
   if (!alive_) return;
   lost_peer_ = peer;
-  for (const auto& [send, event] : std::exchange(leaving_, {})) {
+  // In the order in which they would have left, not in that of their addresses.
+  std::map<SimLoop::EventId, Send*> sends;
+  for (const auto& [send, event] : std::exchange(leaving_, {})) sends[event] = send;
+  for (const auto& [event, send] : sends) {
     events_.cancel(event);
     finish(*send, lost_in(peer, send->channel()));
   }

@@ -27,6 +27,7 @@ class SimComm : public Comm {
   void deliver(Message message);
   void lose(int peer);
   void die() { alive_ = false; }
+  bool alive() const { return alive_; }
 
  private:
   void post(Send& send) override;

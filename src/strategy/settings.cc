@@ -73,7 +73,15 @@ void read_settings(std::string_view toml, const std::string& source, Settings& s
     throw Error(fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
   }
   // A named system is a settings file with a description; only the settings are ours here.
-  if (toml::table* section = table["settings"].as_table()) table = toml::table(*section);
+  if (toml::table* section = table["settings"].as_table()) {
+    for (const auto& [key, node] : table) {
+      if (!node.is_table()) {
+        throw Error(fmt::format("{}: {} stands outside of [settings]", source,
+                                std::string_view(key.str())));
+      }
+    }
+    table = toml::table(*section);
+  }
   visit_settings(settings, Reader{table, source});
   if (!table.empty()) {
     throw Error(fmt::format("{}: there is no setting '{}'", source,
@@ -93,8 +101,9 @@ std::string write_settings(const Settings& settings) {
 void check_settings(const Settings& settings) {
   const std::string& strategy = settings.strategy;
   const int workers = settings.workers;
-  if (fmt::format(" {},", kStrategyNames).find(fmt::format(" {},", strategy)) ==
-      std::string::npos) {
+  if (strategy.find(',') != std::string::npos ||
+      fmt::format(" {},", kStrategyNames).find(fmt::format(" {},", strategy)) ==
+          std::string::npos) {
     throw Error(fmt::format("there is no strategy '{}'", strategy),
                 fmt::format("there are {}", kStrategyNames));
   }

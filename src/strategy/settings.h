@@ -25,6 +25,7 @@ struct Settings {
   std::string data_folder;
   int samples = 0;
   double epochs = 3;
+  double evaluate_every = 1;
   int batch = 64;
   std::string optimizer = "sgd";
   double lr = 0.1;
@@ -60,6 +61,8 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
   visit("samples", s.samples, "train on the first so many samples; 0: all (synthetic: 10000)", 0,
         100'000'000);
   visit("epochs", s.epochs, "how often every sample is seen; may be a fraction", 0.0, 1e6);
+  visit("evaluate_every", s.evaluate_every,
+        "evaluate the averaged model after every so many epochs; 0: only at the end", 0.0, 1e6);
   visit("batch", s.batch, "samples a worker takes for one step", 1, 1'000'000);
   visit("optimizer", s.optimizer, "sgd or adam");
   visit("lr", s.lr, "learning rate", 0.0, 1e6);

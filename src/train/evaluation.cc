@@ -14,7 +14,7 @@ struct Tally {
 };
 
 Tally tally(Dist& dist, const Images& test, Range range) {
-  constexpr std::size_t kBatch = 1000;
+  constexpr std::size_t kBatch = 200;  // its activations still fit the cache
   torch::NoGradGuard no_grad;
   const Model& model = dist.model().model();
   model.set_training(false);

@@ -105,12 +105,13 @@ class Trainer {
   void run(const std::filesystem::path& run_folder) {
     start_ = dist_.loop().now();
     const std::optional<double> target = target_accuracy(settings_);
-    const std::uint64_t every = batches_.steps_per_epoch();
+    const auto every = static_cast<std::uint64_t>(
+        std::ceil(settings_.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
     for (step_ = 0; step_ < steps_;) {
       train_step();
       ++step_;
       report_progress();
-      if (step_ % every == 0 || step_ == steps_) {
+      if (step_ == steps_ || (every > 0 && step_ % every == 0)) {
         evaluate();
         if (target && accuracy_ >= *target) break;
       }
