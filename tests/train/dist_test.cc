@@ -1,4 +1,5 @@
-// Training through Dist on real processes: each test forks its workers, which join over loopback TCP.
+// Training through Dist on real processes: each test forks its workers, which join over loopback
+// TCP.
 #include "train/dist.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +24,9 @@ class Workers {
   using Work = std::function<void(const Job&, std::span<float> results)>;
 
   static std::vector<std::vector<float>> run(int size, std::size_t floats, const Work& work) {
-    auto* shared = static_cast<float*>(::mmap(nullptr, kMaxFloats * sizeof(float), PROT_READ | PROT_WRITE,
-                                              MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* shared =
+        static_cast<float*>(::mmap(nullptr, kMaxFloats * sizeof(float), PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     const auto results = [&](int rank) {
       return std::span<float>(shared + static_cast<std::size_t>(rank) * floats, floats);
     };
@@ -57,7 +59,8 @@ class Workers {
       EXPECT_EQ(status, 0);
     }
     std::vector<std::vector<float>> all;
-    for (int rank = 0; rank < size; ++rank) all.emplace_back(results(rank).begin(), results(rank).end());
+    for (int rank = 0; rank < size; ++rank)
+      all.emplace_back(results(rank).begin(), results(rank).end());
     ::munmap(shared, kMaxFloats * sizeof(float));
     return all;
   }
@@ -76,7 +79,8 @@ struct Experiment {
 };
 
 // The weights after training, on every worker.
-std::vector<std::vector<float>> train(const Experiment& experiment, int workers, bool finish = true) {
+std::vector<std::vector<float>> train(const Experiment& experiment, int workers,
+                                      bool finish = true) {
   torch::manual_seed(1);
   std::size_t parameters = 0;
   for (const auto& named : make_model(experiment.model).parameters) {
@@ -100,7 +104,8 @@ std::vector<std::vector<float>> train(const Experiment& experiment, int workers,
         const auto [pixels, labels] = images.pick(batch.indices);
         const double weight = static_cast<double>(batch.indices.size()) * job.size /
                               static_cast<double>(batch.samples_of_all);
-        auto loss = torch::nn::functional::cross_entropy(dist.model().model().forward(pixels), labels);
+        auto loss =
+            torch::nn::functional::cross_entropy(dist.model().model().forward(pixels), labels);
         (loss * weight).backward();
       }
       dist.step(optimizer);
@@ -133,7 +138,8 @@ TEST(Dist, AllreduceOfNWorkersFollowsOneWorkerWithABatchNTimesAsLarge) {
   }
 }
 
-// The test above would also pass if nothing was learned or exchanged; this one shows that it could fail.
+// The test above would also pass if nothing was learned or exchanged; this one shows that it could
+// fail.
 TEST(Dist, WithoutExchangeWorkersPartFromTheSingleOne) {
   Experiment experiment;
   experiment.settings.strategy = "single";
@@ -156,6 +162,29 @@ TEST(Dist, GivesTheSameWeightsWhateverTheBuckets) {
   // Other chunks, another order of adding: equal to rounding.
   EXPECT_LT(largest_difference(one_bucket[0], many_buckets[0]), 1e-5);
   EXPECT_EQ(many_buckets[0], many_buckets[2]);
+}
+
+TEST(Dist, SendsGradientsWhileTheBackwardPassGoesOn) {
+  const auto sent = Workers::run(2, 2, [](const Job& job, std::span<float> results) {
+    Settings settings;
+    settings.strategy = "allreduce";
+    settings.workers = 2;
+    settings.bucket_kb = 1;
+    Dist dist(make_model("mlp"), settings, job);
+    torch::optim::SGD optimizer({dist.model().flat_parameter()}, 0.1);
+    const auto gradients_sent = [&] {
+      return static_cast<float>(
+          dist.comm().ledger().total(Direction::sent, Purpose::gradients).payload);
+    };
+    dist.model().model().forward(torch::ones({1, 1, 28, 28})).sum().backward();
+    results[0] = gradients_sent();
+    dist.step(optimizer);
+    results[1] = gradients_sent();
+  });
+  for (const auto& worker : sent) {
+    EXPECT_GT(worker[0], 0) << "nothing was sent before backward() returned";
+    EXPECT_EQ(worker[1], 4 * 101'770);  // 2 (n-1)/n |w| = |w| with two workers
+  }
 }
 
 TEST(Dist, RepeatsEverySyncStrategyBitForBit) {
@@ -208,7 +237,8 @@ TEST(Dist, TakesBackGradientsThatAUserCutLoose) {
       (layer(torch::ones({1, 3})).sum() * (job.rank == 0 ? 1.0 : 3.0)).backward();
       dist.step(optimizer);
       // The gradients are 1 and 3, so all weights move by their mean, 2.
-      if (!torch::allclose(layer->weight.detach(), before - 2)) throw std::runtime_error("wrong step");
+      if (!torch::allclose(layer->weight.detach(), before - 2))
+        throw std::runtime_error("wrong step");
     }
   });
 }

@@ -15,7 +15,8 @@ TEST(FlatModel, AliasesTheTensorsOfTheModel) {
     model.set_training(false);
     const torch::Tensor before = model.forward(images).detach().clone();
     FlatModel flat(model);
-    EXPECT_TRUE(torch::equal(model.forward(images), before)) << name << " changed when it was flattened";
+    EXPECT_TRUE(torch::equal(model.forward(images), before))
+        << name << " changed when it was flattened";
 
     const Replica replica = flat.replica();
     for (float& weight : replica.weights) weight = 0;
@@ -80,8 +81,9 @@ TEST(MakeModel, NamesTheModelsThereAre) {
     make_model("resnet");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "there is no model 'resnet'; there are mnist-cnn, cnn3, mlp, and TorchScript files (*.pt)");
+    EXPECT_STREQ(
+        error.what(),
+        "there is no model 'resnet'; there are mnist-cnn, cnn3, mlp, and TorchScript files (*.pt)");
   }
 }
 

@@ -1,0 +1,167 @@
+// The command line itself: help, wrong words, and the commands that start no training.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/starling_program.h"
+
+namespace starling {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+std::string spoken(const Words& words) {
+  std::string text = "starling";
+  for (const std::string& word : words) text += " " + word;
+  return text + "\n";
+}
+
+TEST(Commands, AllHaveHelpWithAnExample) {
+  for (const char* command : {"train", "launch", "measure", "systems", "explain", "bench",
+                              "bench exchange", "bench training"}) {
+    Words words = split(command, ' ');
+    words.push_back("--help");
+    const Ran ran = starling_program(words);
+    EXPECT_EQ(ran.status, "exit 0") << command;
+    EXPECT_NE(ran.out.find("Example"), std::string::npos) << command << "\n" << ran.out;
+    EXPECT_NE(ran.out.find("starling " + std::string(command)), std::string::npos) << command;
+    EXPECT_EQ(ran.err, "") << command;
+  }
+}
+
+TEST(Commands, AreListedByHelp) {
+  const Ran ran = starling_program({"--help"});
+  EXPECT_EQ(ran.status, "exit 0");
+  for (const char* command : {"train", "launch", "measure", "systems", "explain", "bench"}) {
+    EXPECT_NE(ran.out.find(command), std::string::npos) << ran.out;
+  }
+  EXPECT_EQ(starling_program({"--version"}).status, "exit 0");
+}
+
+TEST(Commands, ThatDoNotExistEndWithStatusTwo) {
+  const std::vector<Words> all = {{},
+                                  {"nosuch"},
+                                  {"--nosuch"},
+                                  {"train", "--nosuch"},
+                                  {"launch", "--nosuch", "--", "true"},
+                                  {"launch"},
+                                  {"launch", "--workers", "0", "--", "true"},
+                                  {"measure", "--grid", "nosuch"},
+                                  {"systems", "--nosuch"},
+                                  {"explain"},
+                                  {"explain", "ring", "--workers", "x"},
+                                  {"bench"},
+                                  {"bench", "nosuch"},
+                                  {"bench", "exchange", "--workers", "0"}};
+  for (const Words& words : all) {
+    const Ran ran = starling_program(words);
+    EXPECT_EQ(ran.status, "exit 2") << spoken(words) << ran.out << ran.err;
+    EXPECT_EQ(ran.out, "") << spoken(words);
+    EXPECT_NE(ran.err, "") << spoken(words);
+  }
+}
+
+TEST(Systems, AreListed) {
+  const Ran text = starling_program({"systems"});
+  EXPECT_EQ(text.status, "exit 0");
+  const Ran ran = starling_program({"systems", "--json"});
+  EXPECT_EQ(ran.status, "exit 0");
+  Words names;
+  for (const json& system : json::parse(ran.out)) {
+    names.push_back(system["name"]);
+    EXPECT_NE(text.out.find("\n" + names.back() + " "), std::string::npos) << text.out;
+    for (const char* choice : {"parallelism", "optimization", "schedule", "exchange", "topology"}) {
+      EXPECT_NE(system[choice], "") << choice;
+    }
+  }
+  for (const char* name : {"horovod", "pairwise"}) {
+    EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
+  }
+}
+
+TEST(Systems, AreExplainedOneByOne) {
+  const Ran ran = starling_program({"systems", "pairwise"});
+  EXPECT_EQ(ran.status, "exit 0");
+  EXPECT_NE(ran.out.find("Run it: starling train --system pairwise"), std::string::npos);
+  const json system = json::parse(starling_program({"systems", "horovod", "--json"}).out);
+  EXPECT_EQ(system["name"], "horovod");
+}
+
+TEST(Systems, ThatDoNotExistAreAnsweredWithThoseThatDo) {
+  const Ran ran = starling_program({"systems", "nosuch"});
+  EXPECT_EQ(ran.status, "exit 1");
+  EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
+  for (const char* word : {"nosuch", "horovod", "pairwise"}) {
+    EXPECT_NE(ran.err.find(word), std::string::npos) << ran.err;
+  }
+}
+
+TEST(BenchExchange, MeasuresAsJson) {
+  const Ran ran = starling_program({"bench", "exchange", "--workers", "2", "--sizes", "4KB",
+                                    "--rounds", "1", "--seconds", "0.05", "--no-peers", "--json"});
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json result = json::parse(ran.out);
+  ASSERT_EQ(result["rows"].size(), 1u);
+  const json& row = result["rows"][0];
+  EXPECT_EQ(row["workers"], 2);
+  EXPECT_EQ(row["bytes"], 4000);
+  EXPECT_EQ(row["algorithm"], "ring");
+  EXPECT_GT(row["median_seconds"].get<double>(), 0);
+  EXPECT_GT(row["bytes_per_second"].get<double>(), 0);
+}
+
+TEST(BenchExchange, MeasuresEveryAlgorithm) {
+  const Ran ran =
+      starling_program({"bench", "exchange", "--workers", "1,3", "--sizes", "4B,10KB", "--rounds",
+                        "1", "--seconds", "0.01", "--no-peers", "--algorithms", "all", "--json"});
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json rows = json::parse(ran.out)["rows"];
+  EXPECT_EQ(rows.size(), 2u * 2u * 7u);
+  for (const json& row : rows) EXPECT_GT(row["median_seconds"].get<double>(), 0) << row;
+}
+
+TEST(BenchExchange, RefusesWhatCannotBeMeasured) {
+  const std::vector<std::pair<Words, const char*>> all = {
+      {{"--sizes", "0B"}, "--sizes 0B"},
+      {{"--sizes", "3"}, "--sizes 3"},
+      {{"--sizes", "-4KB"}, "-4KB"},
+      {{"--sizes", "5XB"}, "'5XB' is not a size"},
+      {{"--sizes", "big"}, "'big' is not a size"},
+      {{"--sizes", "4KB,1000TB"}, "1000TB"},
+      {{"--algorithms", "ring,nosuch"}, "'nosuch'; there are naive"},
+  };
+  for (const auto& [flags, culprit] : all) {
+    Words words = {"bench", "exchange", "--no-peers", "--rounds", "1", "--workers", "2"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Ran ran = starling_program(words);
+    EXPECT_EQ(ran.status, "exit 1") << culprit << ran.err;
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
+    EXPECT_NE(ran.err.find(culprit), std::string::npos) << ran.err;
+  }
+}
+
+TEST(Launch, RefusesWhatCannotBeLaunched) {
+  const std::vector<std::pair<Words, const char*>> all = {
+      {{"--strategy", "nosuch"}, "there is no strategy 'nosuch'; there are allreduce"},
+      {{"--passes", "9"}, "passes = 9 needs more than 2 workers"},
+      {{"--system", "nosuch"}, "there is no system 'nosuch'"},
+      {{"--machines", "2"}, "--rendezvous and --secret-file"},
+      {{"--machines", "2", "--machine", "2"}, "--machine 2 cannot be"},
+      {{"--machines", "2", "--rendezvous", "127.0.0.1:1", "--secret-file", "/dev/null"},
+       "/dev/null holds no secret"},
+      {{"--settings", "/no/such/file.toml"}, "/no/such/file.toml"},
+  };
+  for (const auto& [flags, culprit] : all) {
+    Words words = {"launch", "-n", "2"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", "true"});
+    const Ran ran = starling_program(words);
+    EXPECT_EQ(ran.status, "exit 1") << culprit;
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
+    EXPECT_NE(ran.err.find(culprit), std::string::npos) << ran.err;
+  }
+}
+
+}  // namespace
+}  // namespace starling

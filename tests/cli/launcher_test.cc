@@ -1,0 +1,402 @@
+// `starling launch` on real processes: who is told, who is blamed, and that nobody stays behind.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/process.h"
+
+namespace starling {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr auto kPatience = 30s;  // for what has no bound of its own, on a loaded machine
+constexpr auto kGone = 5s;       // after a death, nobody stays longer than this
+
+Words launch_command(int workers, const Words& behaviour, const Words& flags = {}) {
+  Words command = {STARLING_PROGRAM, "launch", "--workers", std::to_string(workers)};
+  command.insert(command.end(), flags.begin(), flags.end());
+  command.insert(command.end(), {"--", STARLING_FLOCK_WORKER});
+  command.insert(command.end(), behaviour.begin(), behaviour.end());
+  return command;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+testing::AssertionResult contains(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "there is no '" << part << "' in:\n" << text;
+}
+
+testing::AssertionResult all_say(Process& process, const std::string& words, std::size_t workers) {
+  if (wait_until(kPatience, [&] { return count(process.out(), words) == workers; })) {
+    return testing::AssertionSuccess();
+  }
+  return testing::AssertionFailure() << "not all " << workers << " came to say '" << words << "'\n"
+                                     << process.story();
+}
+
+testing::AssertionResult gone(Process& process) {
+  if (process.gone_within(kGone)) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "somebody stays behind\n" << process.story();
+}
+
+// The launcher's own verdict: the one line it begins with "error: ".
+std::string verdict(const Process& process) {
+  std::string found;
+  for (const std::string& line : lines_of(process.err())) {
+    if (!line.starts_with("error: ")) continue;
+    if (!found.empty()) return "more than one verdict:\n" + process.err();
+    found = line;
+  }
+  return found;
+}
+
+pid_t pid_of(const Process& process, int rank) {
+  for (const Relative& each : process.family()) {
+    if (each.variable("STARLING_RANK") == std::to_string(rank) &&
+        each.command().starts_with(STARLING_FLOCK_WORKER)) {
+      return each.pid;
+    }
+  }
+  ADD_FAILURE() << "there is no rank " << rank << "\n" << process.story();
+  return ::getpid() + (1 << 24);  // nobody
+}
+
+std::size_t sleepers(const Process& process) {
+  std::size_t found = 0;
+  for (const Relative& each : process.family()) {
+    if (each.command() == "sleep 1000") ++found;
+  }
+  return found;
+}
+
+TEST(Launcher, EndsWellWhenAllWorkersDo) {
+  for (int workers : {1, 2, 4}) {
+    Process process(launch_command(workers, {"meet+finish"}));
+    EXPECT_EQ(process.wait(kPatience), "exit 0") << process.story();
+    EXPECT_EQ(count(process.out(), "finished"), static_cast<std::size_t>(workers));
+    EXPECT_EQ(process.err(), "");
+    EXPECT_TRUE(gone(process));
+  }
+}
+
+TEST(Launcher, TellsTheOutcomeAsJsonIfAsked) {
+  Process well(launch_command(2, {"meet"}, {"--json"}));
+  EXPECT_EQ(well.wait(kPatience), "exit 0") << well.story();
+  const auto good = nlohmann::json::parse(lines_of(well.out()).back());
+  EXPECT_EQ(good, (nlohmann::json{{"workers", 2}, {"exit_code", 0}, {"error", ""}}));
+
+  Process ill(launch_command(2, {"meet+ring", "1:meet+exit"}, {"--json"}));
+  EXPECT_NE(ill.wait(kPatience), "exit 0") << ill.story();
+  const auto bad = nlohmann::json::parse(lines_of(ill.out()).back());
+  EXPECT_EQ("exit " + bad["exit_code"].dump(), ill.wait(0ms));
+  EXPECT_TRUE(contains(bad["error"], "rank 1 exited with status 3"));
+}
+
+TEST(Launcher, HandsTheSettingsToTheWorkers) {
+  Process process(
+      launch_command(2, {"ring"}, {"--strategy", "pairwise", "--period", "4", "--timeout", "77"}));
+  ASSERT_TRUE(all_say(process, "is exchanging", 2));
+  for (const Relative& each : process.family()) {
+    if (each.variable("STARLING_RANK").empty()) continue;
+    EXPECT_TRUE(contains(each.variable("STARLING_SETTINGS"), "period = 4"));
+    EXPECT_TRUE(contains(each.variable("STARLING_SETTINGS"), "workers = 2"));
+    EXPECT_EQ(each.variable("STARLING_TIMEOUT_SECONDS"), "77");
+  }
+}
+
+TEST(Launcher, NamesTheRankThatExitsAndItsStatus) {
+  Process process(launch_command(4, {"meet+ring", "2:meet+exit"}));
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_TRUE(verdict(process).starts_with("error: rank 2 exited with status 3")) << process.err();
+  EXPECT_EQ(process.err_lines_with("ends: lost 2: rank 2 was lost in ").size(), 3u)
+      << process.err();
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, TellsWhatAWorkerSaidOfItsEnd) {
+  Process process(launch_command(3, {"meet+ring", "1:meet+throw"}));
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_TRUE(verdict(process).starts_with("error: rank 1: the data is bad; bake a new one"))
+      << process.err();
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, NamesTheSignalOfACrash) {
+  Process process(launch_command(3, {"meet+ring", "0:meet+abort"}));
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_TRUE(verdict(process).starts_with("error: rank 0 was killed by signal 6 (Aborted)"))
+      << process.err();
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, EndsTheOthersWhenOneDiesBeforeItJoins) {
+  for (const char* dead : {"0:die", "2:die"}) {
+    Process process(launch_command(3, {"ring", dead}));
+    EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+    EXPECT_TRUE(contains(verdict(process),
+                         std::string("error: rank ") + dead[0] + " exited with status 5"));
+    EXPECT_TRUE(gone(process));
+  }
+}
+
+struct Exchange {
+  const char* behaviour;
+  const char* operation;
+};
+class KilledWorker : public testing::TestWithParam<Exchange> {};
+
+TEST_P(KilledWorker, IsNamedByAllOthersAndByTheLauncher) {
+  Process process(launch_command(4, {GetParam().behaviour}));
+  ASSERT_TRUE(all_say(process, "is exchanging", 4));
+  ::kill(pid_of(process, 2), SIGKILL);
+  EXPECT_TRUE(gone(process));
+  EXPECT_EQ(process.wait(0ms), "exit 1") << process.story();
+  for (int rank : {0, 1, 3}) {
+    const std::string words = "rank " + std::to_string(rank) +
+                              " ends: lost 2: rank 2 was lost in " + GetParam().operation;
+    EXPECT_EQ(process.err_lines_with(words).size(), 1u) << words << "\n" << process.err();
+  }
+  EXPECT_TRUE(verdict(process).starts_with("error: rank 2 was killed by signal 9 (Killed)"))
+      << process.err();
+  EXPECT_TRUE(
+      contains(verdict(process), std::string("rank 2 was lost in ") + GetParam().operation));
+}
+
+INSTANTIATE_TEST_SUITE_P(Launcher, KilledWorker,
+                         testing::Values(Exchange{"ring", "a ring all-reduce"},
+                                         Exchange{"pairwise", "a pairwise exchange"},
+                                         Exchange{"big-ring", "a ring all-reduce"},
+                                         Exchange{"big-pairwise", "a pairwise exchange"}),
+                         [](const auto& which) {
+                           std::string name = which.param.behaviour;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(Launcher, NoticesADeathThoughAChildStillHoldsTheSockets) {
+  Process process(launch_command(3, {"child+ring"}));
+  ASSERT_TRUE(all_say(process, "is exchanging", 3));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return sleepers(process) == 3; })) << process.story();
+  ::kill(pid_of(process, 1), SIGKILL);
+  EXPECT_TRUE(gone(process));
+  EXPECT_EQ(process.err_lines_with("ends: lost 1: rank 1 was lost").size(), 2u) << process.err();
+  EXPECT_TRUE(verdict(process).starts_with("error: rank 1 was killed by signal 9"))
+      << process.err();
+}
+
+TEST(Launcher, EndsARunWhoseWorkerIsStopped) {
+  for (int rank : {0, 2}) {
+    Process process(launch_command(3, {"ring"}, {"--timeout", "2"}));
+    ASSERT_TRUE(all_say(process, "is exchanging", 3));
+    ::kill(pid_of(process, rank), SIGSTOP);
+    EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+    EXPECT_TRUE(contains(verdict(process), "did not finish before its deadline"));
+    // The other one, if it is a moment later, finds that the first has left.
+    EXPECT_EQ(process.err_lines_with(" ends: ").size(), 2u) << process.err();
+    EXPECT_TRUE(gone(process));
+  }
+}
+
+TEST(Launcher, TakesItsWorkersAndTheirChildrenAlongWhenItIsKilled) {
+  Process process(launch_command(4, {"child+ring"}));
+  ASSERT_TRUE(all_say(process, "is exchanging", 4));
+  ASSERT_TRUE(wait_until(kPatience, [&] { return sleepers(process) == 4; })) << process.story();
+  process.signal(SIGKILL);
+  EXPECT_TRUE(gone(process));
+  EXPECT_EQ(process.wait(0ms), "signal 9");
+}
+
+TEST(Launcher, TakesThemAlongAlsoWhenItsWholeGroupIsKilled) {
+  Process process(launch_command(2, {"child+stubborn"}));
+  ASSERT_TRUE(all_say(process, "is stubborn", 2));
+  process.signal_group(SIGKILL);
+  EXPECT_TRUE(gone(process));
+}
+
+// Whoever reads the launcher's output to its end must not wait for a forgotten writer.
+TEST(Launcher, LetsGoOfItsOutputWhenItIsKilled) {
+  const std::string quoted = "'" STARLING_PROGRAM "' launch -n 2 -- '" STARLING_FLOCK_WORKER
+                             "' child+ring | grep -v nothing";
+  Process process({"/bin/sh", "-c", quoted});
+  const auto launchers = [&] {
+    std::vector<pid_t> found;
+    for (const Relative& each : process.family()) {
+      if (each.variable("STARLING_RANK").empty() && each.command().starts_with(STARLING_PROGRAM)) {
+        found.push_back(each.pid);
+      }
+    }
+    return found;
+  };
+  // The launcher and its guardian, of which the older one is the launcher.
+  ASSERT_TRUE(wait_until(kPatience, [&] { return sleepers(process) == 2; })) << process.story();
+  ASSERT_EQ(launchers().size(), 2u) << process.story();
+  ::kill(std::ranges::min(launchers()), SIGKILL);
+  EXPECT_NE(process.wait(kGone), "running") << process.story();
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, EndsAllOnCtrlC) {
+  Process process(launch_command(4, {"child+ring"}));
+  ASSERT_TRUE(all_say(process, "is exchanging", 4));
+  process.signal_group(SIGINT);
+  EXPECT_EQ(process.wait(kGone), "exit 130") << process.story();
+  EXPECT_EQ(verdict(process), "error: interrupted");
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, EndsAllOnSigtermAndHangup) {
+  for (int signal : {SIGTERM, SIGHUP}) {
+    Process process(launch_command(2, {"child+ring"}));
+    ASSERT_TRUE(all_say(process, "is exchanging", 2));
+    process.signal(signal);
+    EXPECT_EQ(process.wait(kGone), "exit 130") << process.story();
+    EXPECT_TRUE(gone(process));
+  }
+}
+
+TEST(Launcher, KillsWorkersThatIgnoreSigterm) {
+  Process process(launch_command(2, {"child+stubborn"}));
+  ASSERT_TRUE(all_say(process, "is stubborn", 2));
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait(kGone), "exit 130") << process.story();
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, BlamesWhoFailedAndNotWhomItHadToKill) {
+  Process process(launch_command(3, {"stubborn", "2:die"}));
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_EQ(verdict(process), "error: rank 2 exited with status 5");
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, SaysInOneLineThatThereIsNoSuchProgram) {
+  Process process({STARLING_PROGRAM, "launch", "-n", "3", "--", "/no/such/program"});
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_EQ(lines_of(process.err()).size(), 1u) << process.err();
+  EXPECT_TRUE(contains(verdict(process), "cannot run /no/such/program: No such file or directory"));
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, GoesOnAfterGarbageFromAWorker) {
+  Process process(launch_command(3, {"garbage+huge+garbage+meet+finish"}));
+  EXPECT_EQ(process.wait(kPatience), "exit 0") << process.story();
+  EXPECT_EQ(count(process.out(), "finished"), 3u);
+  EXPECT_EQ(process.err(), "");
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, HearsAnErrorAlsoBehindAHugeLine) {
+  Process process(launch_command(2, {"huge+meet+ring", "1:huge+meet+throw"}));
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_TRUE(verdict(process).starts_with("error: rank 1: the data is bad")) << process.err();
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, CopesWithAnErrorThatMakesNoSense) {
+  Process process(launch_command(2, {"child+meet+ring", "1:child+meet+bad-error+exit"}));
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_TRUE(verdict(process).starts_with("error: rank 1 exited with status 3")) << process.err();
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, ClearsUpAfterWorkersThatEndWellAndLeaveAChild) {
+  Process process(launch_command(2, {"child+meet+finish"}));
+  EXPECT_EQ(process.wait(kPatience), "exit 0") << process.story();
+  EXPECT_EQ(count(process.out(), "finished"), 2u);
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, KeepsTheSecretOffTheCommandLines) {
+  Process one(launch_command(2, {"ring"}));
+  Process two(launch_command(2, {"ring"}));
+  ASSERT_TRUE(all_say(one, "is exchanging", 2));
+  ASSERT_TRUE(all_say(two, "is exchanging", 2));
+  const auto secret_of = [](const Process& process) {
+    std::string secret;
+    for (const Relative& each : process.family()) {
+      if (secret.empty()) secret = each.variable("STARLING_SECRET");
+    }
+    return secret;
+  };
+  EXPECT_GE(secret_of(one).size(), 32u);
+  EXPECT_NE(secret_of(one), secret_of(two));
+  for (const Relative& each : one.family()) {
+    EXPECT_EQ(each.command().find(secret_of(one)), std::string::npos) << each.command();
+  }
+  for (Process* process : {&one, &two}) process->signal(SIGINT);
+  EXPECT_TRUE(gone(one));
+  EXPECT_TRUE(gone(two));
+}
+
+// A port that was free a moment ago.
+std::string free_address() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ::close(fd);
+  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+}
+
+class TwoMachines : public testing::Test {
+ protected:
+  TwoMachines() {
+    std::ofstream(folder_.path() / "secret") << "correct horse battery staple\n";
+    std::ofstream(folder_.path() / "guess") << "incorrect horse battery staple\n";
+  }
+  Words machine(int number, const Words& behaviour, const std::string& secret = "secret",
+                const std::string& timeout = "60") {
+    return launch_command(
+        2, behaviour,
+        {"--machines", "2", "--machine", std::to_string(number), "--rendezvous", address_,
+         "--secret-file", (folder_.path() / secret).string(), "--timeout", timeout});
+  }
+
+  TemporaryFolder folder_;
+  std::string address_ = free_address();
+};
+
+TEST_F(TwoMachines, WorkTogether) {
+  Process second(machine(1, {"meet+finish"}));
+  Process first(machine(0, {"meet+finish"}));
+  EXPECT_EQ(first.wait(kPatience), "exit 0") << first.story();
+  EXPECT_EQ(second.wait(kPatience), "exit 0") << second.story();
+  EXPECT_EQ(count(first.out() + second.out(), "finished"), 4u);
+}
+
+TEST_F(TwoMachines, BothEndWhenAWorkerOfOneIsKilled) {
+  Process first(machine(0, {"ring"}));
+  Process second(machine(1, {"ring"}));
+  ASSERT_TRUE(all_say(first, "is exchanging", 2));
+  ASSERT_TRUE(all_say(second, "is exchanging", 2));
+  ::kill(pid_of(second, 3), SIGKILL);
+  EXPECT_TRUE(gone(first));
+  EXPECT_TRUE(gone(second));
+  EXPECT_TRUE(contains(verdict(first), "rank 3 was lost in a ring all-reduce"));
+  EXPECT_TRUE(verdict(second).starts_with("error: rank 3 was killed by signal 9 (Killed)"))
+      << second.err();
+}
+
+TEST_F(TwoMachines, DoNotTrustEachOtherWithoutTheSecret) {
+  Process first(machine(0, {"ring"}, "secret", "2"));
+  Process second(machine(1, {"ring"}, "guess", "2"));
+  EXPECT_EQ(second.wait(kPatience), "exit 1") << second.story();
+  EXPECT_EQ(first.wait(kPatience), "exit 1") << first.story();
+  EXPECT_TRUE(contains(verdict(first), "ranks 2, 3 did not come"));
+  EXPECT_NE(verdict(second), "");
+}
+
+}  // namespace
+}  // namespace starling

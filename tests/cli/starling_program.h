@@ -1,0 +1,29 @@
+// Running the built `starling` to its end.
+#pragma once
+
+#include "tests/cli/process.h"
+
+namespace starling {
+
+struct Ran {
+  std::string status;  // as Process::wait tells it
+  std::string out;
+  std::string err;
+
+  // Whether it was refused as it should be: not by a crash or a usage text, but in one line on
+  // stderr.
+  bool in_one_error_line() const {
+    return out.empty() && err.starts_with("error: ") && err.ends_with("\n") &&
+           lines_of(err).size() == 1;
+  }
+};
+
+inline Ran starling_program(std::vector<std::string> arguments,
+                            std::chrono::milliseconds limit = 60s) {
+  arguments.insert(arguments.begin(), STARLING_PROGRAM);
+  Process process(arguments);
+  const std::string status = process.wait(limit);
+  return {status, process.out(), process.err()};
+}
+
+}  // namespace starling

@@ -1,0 +1,230 @@
+// `starling train` as its users meet it: real workers, real files, real kills.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/starling_program.h"
+
+namespace starling {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+constexpr auto kPatience = 120s;
+
+Words train_words(const Words& more) {
+  Words words = {"train",    "--data", "synthetic", "--samples", "600",
+                 "--epochs", "1",      "--batch",   "32",        "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+class Train : public testing::Test {
+ protected:
+  std::string run(const char* name = "run") { return (folder_.path() / name).string(); }
+  std::string file(const char* name, const std::string& text) {
+    std::ofstream(folder_.path() / name, std::ios::binary) << text;
+    return (folder_.path() / name).string();
+  }
+  // The summary, which is the last line.
+  json trained(const Words& more) {
+    const Ran ran = starling_program(train_words(more), kPatience);
+    EXPECT_EQ(ran.status, "exit 0") << ran.err;
+    const Words lines = lines_of(ran.out);
+    return lines.empty() ? json() : json::parse(lines.back(), nullptr, false);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Train, TellsTheResultAndFillsTheRunFolder) {
+  const json result = trained({"--workers", "2", "--run", run()});
+  ASSERT_TRUE(result.is_object()) << result;
+  EXPECT_EQ(result["strategy"], "pairwise");
+  EXPECT_EQ(result["workers"], 2);
+  EXPECT_EQ(result["parameters"], 21840);
+  EXPECT_EQ(result["epochs"], 1.0);
+  EXPECT_EQ(result["steps"], 10);  // 600 samples, 2 x 32 a step
+  for (const char* key : {"accuracy", "samples_per_second", "seconds"}) {
+    EXPECT_GT(result[key].get<double>(), 0) << key;
+  }
+  for (const char* key : {"worker_accuracy", "payload_bytes_sent", "wire_bytes_sent"}) {
+    ASSERT_EQ(result[key].size(), 2u) << key;
+    for (const json& each : result[key]) EXPECT_GT(each.get<double>(), 0) << key;
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_GE(result["wire_bytes_sent"][i], result["payload_bytes_sent"][i]);
+  }
+
+  const std::filesystem::path folder = run();
+  EXPECT_NE(file_text(folder / "settings.toml").find("workers = 2"), std::string::npos);
+  EXPECT_EQ(json::parse(file_text(folder / "summary.json"), nullptr, false), result);
+  const auto model_bytes = std::filesystem::file_size(folder / "model.safetensors");
+  EXPECT_GT(model_bytes, 21840u * 4);
+  EXPECT_LT(model_bytes, 21840u * 4 + 10'000);
+  for (const char* name : {"metrics.jsonl", "network.jsonl"}) {
+    const Words lines = lines_of(file_text(folder / name));
+    EXPECT_FALSE(lines.empty()) << name;
+    for (const std::string& line : lines) {
+      EXPECT_TRUE(json::parse(line, nullptr, false).is_object()) << name << ": " << line;
+    }
+  }
+}
+
+TEST_F(Train, GivesTheSameModelForTheSameSeed) {
+  for (const char* strategy : {"allreduce", "pairwise"}) {
+    const auto model = [&](const std::string& name, const char* seed) {
+      const std::string folder = run((strategy + name).c_str());
+      trained({"--workers", "3", "--strategy", strategy, "--seed", seed, "--run", folder});
+      return file_text(folder + "/model.safetensors");
+    };
+    const std::string once = model("-once", "5");
+    EXPECT_FALSE(once.empty());
+    EXPECT_TRUE(once == model("-again", "5")) << strategy << " is not repeatable";
+    EXPECT_FALSE(once == model("-other", "6")) << strategy << " does not heed its seed";
+  }
+}
+
+TEST_F(Train, CopesWithShardsThatAreNotEven) {
+  for (const char* strategy : {"allreduce", "pairwise"}) {
+    const json result = trained({"--samples", "61", "--workers", "3", "--batch", "7", "--strategy",
+                                 strategy, "--run", run(strategy)});
+    EXPECT_EQ(result["samples"], 61) << strategy;
+    EXPECT_EQ(result["workers"], 3) << strategy;
+  }
+}
+
+TEST_F(Train, StopsEarlyOnceItIsGoodEnough) {
+  const json result =
+      trained({"--workers", "2", "--epochs", "50", "--until", "accuracy=0.05", "--run", run()});
+  EXPECT_LT(result["epochs"], 50);
+  EXPECT_GE(result["accuracy"], 0.05);
+}
+
+TEST_F(Train, TakesSettingsFromASystemAFileAndFlagsInThisOrder) {
+  const std::string settings = file("my.toml", "workers = 3\nbatch = 50\nseed = 9\n");
+  const json result = trained({"--system", "horovod", "--settings", settings, "--batch", "40",
+                               "--model", "mlp", "--run", run()});
+  EXPECT_EQ(result["strategy"], "allreduce");
+  EXPECT_EQ(result["workers"], 3);
+  EXPECT_EQ(result["steps"], 5);  // 3 x 40 a step
+  const std::string kept = file_text(run() + "/settings.toml");
+  for (const char* line : {"seed = 9", "batch = 40", "workers = 3"}) {
+    EXPECT_NE(kept.find(line), std::string::npos) << kept;
+  }
+}
+
+TEST_F(Train, TrainsAModelFromATorchScriptFile) {
+  const std::string model = (folder_.path() / "model.pt").string();
+  Process python({"/usr/bin/python3", "-c",
+                  "import sys, torch\n"
+                  "net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))\n"
+                  "torch.jit.script(net).save(sys.argv[1])\n",
+                  model});
+  if (python.wait(kPatience) != "exit 0") {
+    GTEST_SKIP() << "no python3 here that can write a TorchScript file";
+  }
+  const json result = trained({"--workers", "2", "--model", model, "--run", run()});
+  EXPECT_EQ(result["parameters"], 7850);
+  EXPECT_GT(result["accuracy"], 0.1);
+}
+
+TEST_F(Train, RefusesWrongInputsInOneLine) {
+  // Ten images announced, nine and a half there.
+  const std::string header("\0\0\x08\x03\0\0\0\x0a\0\0\0\x1c\0\0\0\x1c", 16);
+  file("train-images-idx3-ubyte", header + std::string(95 * 784 / 10, 'x'));
+  const std::string data = folder_.path().string();
+  const std::string bad_toml = file("bad.toml", "workers = \n");
+  const std::string odd_toml = file("odd.toml", "wrokers = 2\n");
+  const std::string bad_model = file("bad.pt", "this is no model");
+
+  struct Wrong {
+    Words flags;
+    Words said;  // the culprit and the remedy
+  };
+  const std::vector<Wrong> all = {
+      {{"--data", "mnist", "--data-folder", "/nonexistent"}, {"/nonexistent", "--data synthetic"}},
+      {{"--data", "mnist", "--data-folder", data},
+       {"train-images-idx3-ubyte is truncated", "make mnist"}},
+      {{"--data", "nosuch"}, {"'nosuch'", "mnist and synthetic"}},
+      {{"--passes", "9"}, {"passes = 9", "2 workers", "it can only be 1"}},
+      {{"--model", "nosuch"}, {"'nosuch'", "mnist-cnn, cnn3, mlp"}},
+      {{"--model", "nosuch.pt"}, {"nosuch.pt"}},
+      {{"--model", bad_model}, {"bad.pt is not a TorchScript file", "torch.jit.script"}},
+      {{"--strategy", "nosuch"}, {"'nosuch'", "allreduce, pairwise"}},
+      {{"--lr", "abc"}, {"--lr abc", "a number from 0"}},
+      {{"--batch", "0"}, {"--batch 0", "a whole number from 1"}},
+      {{"--epochs", "-1"}, {"--epochs -1"}},
+      {{"--until", "soon"}, {"'soon'", "accuracy=0.97"}},
+      {{"--settings", "/no/such.toml"}, {"/no/such.toml"}},
+      {{"--settings", bad_toml}, {"bad.toml:1"}},
+      {{"--settings", odd_toml}, {"odd.toml", "'wrokers'"}},
+      {{"--system", "nosuch"}, {"'nosuch'", "horovod, pairwise"}},
+      {{"--run", "/proc/no/such"}, {"/proc/no/such", "--run"}},
+  };
+  for (const Wrong& wrong : all) {
+    Words words = {"train", "--workers", "2", "--data", "synthetic", "--samples", "60"};
+    if (wrong.flags[0] == "--data") words.resize(3);
+    if (wrong.flags[0] != "--run") words.insert(words.end(), {"--run", run()});
+    words.insert(words.end(), wrong.flags.begin(), wrong.flags.end());
+    const Ran ran = starling_program(words, kPatience);
+    EXPECT_EQ(ran.status, "exit 1") << wrong.flags[0] << " " << wrong.flags[1];
+    EXPECT_TRUE(ran.in_one_error_line()) << wrong.flags[1] << ":\n" << ran.out << ran.err;
+    for (const std::string& words_said : wrong.said) {
+      EXPECT_NE(ran.err.find(words_said), std::string::npos) << words_said << " / " << ran.err;
+    }
+  }
+}
+
+TEST_F(Train, DoesNotOverwriteAFinishedRun) {
+  std::filesystem::create_directory(run());
+  std::ofstream(run() + "/summary.json") << "{}\n";
+  const Ran ran = starling_program(train_words({"--run", run()}), kPatience);
+  EXPECT_EQ(ran.status, "exit 1");
+  EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
+  EXPECT_NE(ran.err.find("holds a finished run"), std::string::npos) << ran.err;
+}
+
+// A training without end, with its first steps done.
+class EndlessTraining : public Train {
+ protected:
+  EndlessTraining() {
+    Words words = train_words({"--workers", "3", "--epochs", "1000000", "--run", run()});
+    words.insert(words.begin(), STARLING_PROGRAM);
+    process_.emplace(words);
+    EXPECT_TRUE(wait_until(kPatience, [&] {
+      return file_text(run() + "/metrics.jsonl").find("accuracy") != std::string::npos;
+    })) << process_->story();
+  }
+
+  std::optional<Process> process_;
+};
+
+TEST_F(EndlessTraining, EndsAndNamesTheRankWhoseWorkerIsKilled) {
+  for (const Relative& each : process_->family()) {
+    if (each.variable("STARLING_RANK") == "1") ::kill(each.pid, SIGKILL);
+  }
+  EXPECT_EQ(process_->wait(10s), "exit 1") << process_->story();
+  const Words errors = process_->err_lines_with("error: ");
+  ASSERT_EQ(errors.size(), 1u) << process_->err();
+  EXPECT_TRUE(errors[0].starts_with("error: rank 1 was killed by signal 9 (Killed)")) << errors[0];
+  EXPECT_NE(errors[0].find("rank 1 was lost in "), std::string::npos) << errors[0];
+  EXPECT_TRUE(process_->gone_within(5s)) << process_->story();
+  EXPECT_FALSE(std::filesystem::exists(run() + "/summary.json"));
+}
+
+TEST_F(EndlessTraining, EndsOnCtrlC) {
+  process_->signal_group(SIGINT);
+  EXPECT_EQ(process_->wait(5s), "exit 130") << process_->story();
+  EXPECT_EQ(process_->err_lines_with("error: "), Words{"error: interrupted"});
+  EXPECT_TRUE(process_->gone_within(5s)) << process_->story();
+}
+
+TEST_F(EndlessTraining, LeavesNobodyBehindWhenItIsKilledItself) {
+  process_->signal(SIGKILL);
+  EXPECT_TRUE(process_->gone_within(5s)) << process_->story();
+}
+
+}  // namespace
+}  // namespace starling

@@ -1,0 +1,345 @@
+#include "strategy/settings.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace starling {
+namespace {
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string read_error(const std::string& toml) {
+  Settings settings;
+  return error_of([&] { read_settings(toml, "test.toml", settings); });
+}
+
+// Every setting's value as text.
+struct Collector {
+  std::map<std::string, std::string>& values;
+  void operator()(const char* name, const std::string& value, const char*) const {
+    values[name] = value;
+  }
+  template <class Number>
+  void operator()(const char* name, Number value, const char*, Number, Number) const {
+    values[name] = fmt::format("{}", value);  // as many digits as it takes to read it back
+  }
+};
+
+std::map<std::string, std::string> values_of(const Settings& settings) {
+  std::map<std::string, std::string> values;
+  visit_settings(settings, Collector{values});
+  return values;
+}
+
+// Gives every setting a value of its own that is not its default.
+struct Filler {
+  int& count;
+  void operator()(const char* name, std::string& value, const char*) const {
+    value = fmt::format("{} \"{}\" 'a' \\b\\n ü\n\t{}", value, name, ++count);
+  }
+  void operator()(const char*, int& value, const char*, int low, int high) const {
+    value = value == low ? high : low;
+  }
+  void operator()(const char*, double& value, const char*, double low, double high) const {
+    value = low + (high - low) / (3 + ++count);
+  }
+};
+
+TEST(Settings, ComeBackFromTomlAsTheyWereWritten) {
+  Settings filled;
+  int count = 0;
+  visit_settings(filled, Filler{count});
+  const auto wanted = values_of(filled), defaults = values_of(Settings());
+  for (const auto& [name, value] : wanted) EXPECT_NE(value, defaults.at(name)) << name;
+
+  Settings back;
+  read_settings(write_settings(filled), "test.toml", back);
+  EXPECT_EQ(values_of(back), wanted);
+}
+
+TEST(Settings, ComeBackForNumbersThatAreHardToWrite) {
+  for (double number : {0.1, 0.1 + 0.2, 1.0 / 3, 1e-7, 1e-300, 5e-324, 123456.78901234567, 1e6}) {
+    Settings settings, back;
+    settings.lr = number;
+    read_settings(write_settings(settings), "test.toml", back);
+    EXPECT_EQ(back.lr, number);
+  }
+}
+
+// Can be whatever a field may be, to count how many an aggregate takes.
+struct Anything {
+  template <class T>
+  operator T() const;
+};
+template <class T, std::size_t... I>
+constexpr bool takes(std::index_sequence<I...>) {
+  return requires { T{((void)I, Anything{})...}; };
+}
+template <class T, std::size_t N = 0>
+constexpr std::size_t field_count() {
+  if constexpr (takes<T>(std::make_index_sequence<N + 1>())) return field_count<T, N + 1>();
+  return N;
+}
+
+TEST(Settings, VisitForgetsNone) {
+  EXPECT_EQ(values_of(Settings()).size(), field_count<Settings>());
+}
+
+TEST(Settings, KeepWhatAFileDoesNotName) {
+  Settings settings;
+  settings.lr = 0.7;
+  settings.workers = 9;
+  read_settings("workers = 5\nstrategy = \"local\"", "test.toml", settings);
+  EXPECT_EQ(settings.workers, 5);
+  EXPECT_EQ(settings.strategy, "local");
+  EXPECT_EQ(settings.lr, 0.7);
+  read_settings("", "test.toml", settings);
+  EXPECT_EQ(settings.workers, 5);
+}
+
+TEST(Settings, ReadAWholeNumberWhereAFractionMayBe) {
+  Settings settings;
+  read_settings("epochs = 7\nlr = 1", "test.toml", settings);
+  EXPECT_EQ(settings.epochs, 7.0);
+  EXPECT_EQ(settings.lr, 1.0);
+}
+
+TEST(Settings, ComeFromTheSettingsSectionOfASystemFile) {
+  Settings settings;
+  read_settings("[system]\ntitle = \"T\"\n[settings]\npasses = 2\nlr = 0.5\n", "test.toml",
+                settings);
+  EXPECT_EQ(settings.passes, 2);
+  EXPECT_EQ(settings.lr, 0.5);
+  EXPECT_EQ(read_error("[system]\ntitle = \"T\"\n[settings]\npasess = 2\n"),
+            "test.toml: there is no setting 'pasess'; see `starling train --help` for those there "
+            "are");
+}
+
+TEST(Settings, BesideASettingsSectionAreNotPassedOverInSilence) {
+  EXPECT_EQ(read_error("lr = 0.5\n[settings]\npasses = 2\n"),
+            "test.toml: lr stands outside of [settings]");
+}
+
+TEST(Settings, RefuseAKeyThatIsNone) {
+  EXPECT_EQ(read_error("passes = 1\nspeed = 3\n"),
+            "test.toml: there is no setting 'speed'; see `starling train --help` for those there "
+            "are");
+  EXPECT_EQ(read_error("settings = 3"),
+            "test.toml: there is no setting 'settings'; see `starling train --help` for those "
+            "there are");
+}
+
+// For every setting: other types, and numbers just out of its range.
+struct Spoiler {
+  void refuse(const char* name, const std::string& value, const std::string& why) const {
+    EXPECT_EQ(read_error(fmt::format("{} = {}", name, value)),
+              fmt::format("test.toml: {} {}", name, why))
+        << value;
+  }
+  void accept(const char* name, const std::string& value) const {
+    EXPECT_EQ(read_error(fmt::format("{} = {}", name, value)), "no error") << name;
+  }
+  void operator()(const char* name, const std::string&, const char*) const {
+    for (const char* value : {"3", "1.5", "true", "[\"a\"]", "1979-05-27"}) {
+      refuse(name, value, "must be a text in quotes");
+    }
+    accept(name, "\"\"");
+  }
+  void operator()(const char* name, int, const char*, int low, int high) const {
+    const std::string why = fmt::format("must be a whole number from {} to {}", low, high);
+    for (const char* value : {"\"3\"", "1.5", "3.0", "true", "[3]"}) refuse(name, value, why);
+    refuse(name, fmt::format("{}", low - 1), why);
+    refuse(name, fmt::format("{}", high + 1LL), why);
+    refuse(name, "4294967297", why);  // 1 in 32 bits
+    accept(name, fmt::format("{}", low));
+    accept(name, fmt::format("{}", high));
+  }
+  void operator()(const char* name, double, const char*, double low, double high) const {
+    const std::string why = fmt::format("must be a number from {} to {}", low, high);
+    for (const char* value : {"\"0.5\"", "true", "[0.5]", "nan", "inf", "-inf"}) {
+      refuse(name, value, why);
+    }
+    refuse(name, fmt::format("{:.6f}", low - 1e-6), why);
+    refuse(name, fmt::format("{:.6f}", high + 1e-6), why);
+    accept(name, fmt::format("{:.1f}", low));
+    accept(name, fmt::format("{:.1f}", high));
+  }
+};
+
+TEST(Settings, RefuseOtherTypesAndNumbersOutOfRange) {
+  const Settings settings;
+  visit_settings(settings, Spoiler{});
+}
+
+TEST(Settings, NameTheLineThatIsNoToml) {
+  for (const char* toml :
+       {"workers = 4\nlr = \n", "workers = 4\nlr = 0.1.2\n", "workers = 4\nworkers = 5\n",
+        "lr = 1\nworkers = 99999999999999999999", "lr = 1\nstrategy = 'open"}) {
+    const std::string error = read_error(toml);
+    EXPECT_EQ(error.find("test.toml:2: "), 0u) << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << "more than one line: " << error;
+    EXPECT_GT(error.size(), std::string("test.toml:2: ").size());
+  }
+}
+
+// check_settings
+
+std::string check(const std::function<void(Settings&)>& change) {
+  Settings settings;
+  change(settings);
+  return error_of([&] { check_settings(settings); });
+}
+
+TEST(CheckSettings, AcceptsTheDefaults) { EXPECT_NO_THROW(check_settings(Settings())); }
+
+TEST(CheckSettings, AcceptsWhatGoesTogether) {
+  const std::vector<std::function<void(Settings&)>> good = {
+      [](Settings& s) { s.strategy = "allreduce", s.exchange = "halving-doubling"; },
+      [](Settings& s) { s.strategy = "allreduce", s.backward_passes = 4; },
+      [](Settings& s) { s.strategy = "pairwise", s.passes = 3, s.period = 10; },
+      [](Settings& s) { s.strategy = "exponential", s.period = 10; },
+      [](Settings& s) { s.strategy = "local", s.period = 10; },
+      [](Settings& s) { s.strategy = "single", s.workers = 1; },
+      [](Settings& s) { s.workers = 1; },
+      [](Settings& s) { s.workers = 2; },
+      [](Settings& s) { s.optimizer = "adam", s.data = "synthetic", s.until = "accuracy=0.9"; },
+  };
+  for (const auto& change : good) EXPECT_EQ(check(change), "no error");
+}
+
+TEST(CheckSettings, RefusesAStrategyThatIsNone) {
+  for (const char* name : {"pairwse", "", "all", "reduce", "Pairwise", "allreduce,", " allreduce",
+                           "allreduce, pairwise"}) {
+    EXPECT_EQ(check([&](Settings& s) { s.strategy = name; }),
+              fmt::format("there is no strategy '{}'; there are allreduce, pairwise, exponential, "
+                          "local, single",
+                          name));
+  }
+}
+
+TEST(CheckSettings, RefusesAnExchangeThatIsNone) {
+  EXPECT_EQ(check([](Settings& s) { s.strategy = "allreduce", s.exchange = "star"; }),
+            "there is no exchange 'star'; there are naive, tree, scatter-reduce, ring, doubling, "
+            "halving-doubling");
+}
+
+TEST(CheckSettings, RefusesPassesWithoutPairwise) {
+  for (const char* strategy : {"allreduce", "exponential", "local", "single"}) {
+    EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.passes = 2; }),
+              fmt::format("passes = 2 goes with pairwise, not with {}; leave it out, or use "
+                          "backward_passes to sum the gradients of several batches",
+                          strategy));
+  }
+}
+
+TEST(CheckSettings, RefusesMorePassesThanThereAreOthers) {
+  EXPECT_EQ(check([](Settings& s) { s.passes = 4; }),
+            "passes = 4 needs more than 4 workers; it goes from 1 to 3, which averages over all");
+  EXPECT_EQ(check([](Settings& s) { s.workers = 2, s.passes = 2; }),
+            "passes = 2 needs more than 2 workers; it can only be 1");
+  EXPECT_EQ(check([](Settings& s) { s.workers = 1, s.passes = 2; }),
+            "passes = 2 needs more than 1 workers; it can only be 1");
+}
+
+TEST(CheckSettings, RefusesAPeriodWhereItHasNoMeaning) {
+  EXPECT_EQ(check([](Settings& s) { s.strategy = "single", s.period = 2; }),
+            "period = 2 has no meaning for single; leave it out");
+  EXPECT_EQ(check([](Settings& s) { s.strategy = "allreduce", s.period = 2; }),
+            "period = 2 has no meaning for allreduce; gradients are exchanged at every step; use "
+            "strategy local for an average over all every period-th step");
+}
+
+TEST(CheckSettings, RefusesAnExchangeWithoutAllreduce) {
+  for (const char* strategy : {"pairwise", "exponential", "local", "single"}) {
+    EXPECT_EQ(
+        check([&](Settings& s) { s.strategy = strategy, s.exchange = "tree"; }),
+        fmt::format("exchange = tree goes with allreduce, not with {}; leave it out", strategy));
+  }
+}
+
+TEST(CheckSettings, RefusesAnOptimizerOrDataSetThatIsNone) {
+  EXPECT_EQ(check([](Settings& s) { s.optimizer = "adagrad"; }),
+            "there is no optimizer 'adagrad'; there are sgd and adam");
+  EXPECT_EQ(check([](Settings& s) { s.data = "cifar"; }),
+            "there is no data set 'cifar'; there are mnist and synthetic");
+}
+
+TEST(CheckSettings, RefusesAGoalThatIsNotUnderstood) {
+  EXPECT_EQ(check([](Settings& s) { s.until = "loss=0.1"; }),
+            "until = 'loss=0.1' is not understood; write it like accuracy=0.97");
+}
+
+TEST(TargetAccuracy, IsReadFromUntil) {
+  Settings settings;
+  EXPECT_EQ(target_accuracy(settings), std::nullopt);
+  settings.until = "accuracy=0.97";
+  EXPECT_EQ(target_accuracy(settings), 0.97);
+  settings.until = "accuracy=1";
+  EXPECT_EQ(target_accuracy(settings), 1.0);
+}
+
+TEST(TargetAccuracy, RefusesWhatIsNoShare) {
+  for (const char* until : {"0.97", "accuracy", "accuracy=", "accuracy=0", "accuracy=-0.5",
+                            "accuracy=97", "accuracy=1.01", "accuracy=0.97x", "accuracy= 0.97",
+                            "accuracy=97%", "accuracy=nan", "Accuracy=0.97", " accuracy=0.97"}) {
+    Settings settings;
+    settings.until = until;
+    EXPECT_EQ(error_of([&] { target_accuracy(settings); }),
+              fmt::format("until = '{}' is not understood; write it like accuracy=0.97", until));
+  }
+}
+
+TEST(Advice, SaysWhenAveragingOverAllSendsLess) {
+  Settings settings;
+  settings.passes = 2;
+  EXPECT_EQ(advice(settings),
+            "passes = 2 sends 2.00 times the weights a round; averaging over all 4 workers (passes "
+            "= 3) sends only 1.50 times");
+}
+
+TEST(Advice, IsSilentWhereThereIsNothingToGain) {
+  Settings settings;
+  EXPECT_EQ(advice(settings), std::nullopt) << "passes 1 of 4";
+  settings.passes = 3;
+  EXPECT_EQ(advice(settings), std::nullopt) << "that is all of them already";
+  for (const char* strategy : {"allreduce", "exponential", "local", "single"}) {
+    settings = {};
+    settings.strategy = strategy;
+    EXPECT_EQ(advice(settings), std::nullopt) << strategy;
+  }
+}
+
+// A window of m ranks takes floor(log2 m) + popcount(m) - 1 vectors, all take 2 (n-1)/n.
+TEST(Advice, IsGivenExactlyWhereTheWindowSendsMoreThanAll) {
+  Settings settings;
+  for (settings.workers = 1; settings.workers <= 40; ++settings.workers) {
+    for (settings.passes = 1; settings.passes <= std::max(1, settings.workers - 1);
+         ++settings.passes) {
+      const auto window = static_cast<unsigned>(settings.passes + 1);
+      const double ours = std::bit_width(window) - 1 + std::popcount(window) - 1;
+      const double all = 2.0 * (settings.workers - 1) / settings.workers;
+      const bool is_all = settings.passes >= settings.workers - 1;
+      EXPECT_EQ(advice(settings).has_value(), !is_all && ours > all)
+          << settings.passes << " of " << settings.workers;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace starling
