@@ -35,9 +35,9 @@ void RunFolder::record(int rank, const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
   nlohmann::json row = event;
   row.erase("event");
+  used_ = true;
   if (kind == "progress" || kind == "evaluation") {
     metrics_ << row.dump() << "\n" << std::flush;
-    used_ = true;
   } else if (kind == "network") {
     row["rank"] = rank;
     network_ << row.dump() << "\n" << std::flush;

@@ -117,13 +117,7 @@ class Door {
 
   Guest& guest(int rank) { return *guests_[static_cast<std::size_t>(rank)]; }
 
-  std::vector<int> missing(int first) const {
-    std::vector<int> ranks;
-    for (int rank = first; rank < job_.size; ++rank) {
-      if (!guests_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
-    }
-    return ranks;
-  }
+  bool is_here(int rank) const { return guests_[static_cast<std::size_t>(rank)].has_value(); }
 
  private:
   Task<> welcome_guests() {
@@ -227,9 +221,15 @@ Task<Membership> join_task(TcpLoop& loop, Job job) {
       co_await within(loop, loop.now() + job.timeout, "joining the job",
                       gather_links(loop, job, *door, peers));
     } catch (const DeadlineExceeded&) {
-      throw Error(fmt::format("rank {} waited {} s for the others; ranks {} did not come", job.rank,
-                              job.timeout.count(), fmt::join(door->missing(job.rank + 1), ", ")),
-                  "see that every worker was started and can reach " + job.rendezvous);
+      std::vector<int> missing;
+      for (int rank = 0; rank < job.size; ++rank) {
+        const bool here =
+            rank == job.rank || peers[static_cast<std::size_t>(rank)] || door->is_here(rank);
+        if (!here) missing.push_back(rank);
+      }
+      throw Error(
+          fmt::format("waited {} s for rank {}", job.timeout.count(), fmt::join(missing, ", ")),
+          "see that every worker was started and can reach " + job.rendezvous);
     }
   }
   auto comm = std::make_unique<TcpComm>(loop, job.rank, std::move(peers));

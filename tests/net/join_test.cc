@@ -134,7 +134,7 @@ TEST(Join, SaysWhoDidNotCome) {
     join(loop, job);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("ranks 1, 2 did not come"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("waited 1 s for rank 1, 2"), std::string::npos)
         << error.what();
   }
 }
