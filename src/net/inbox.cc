@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 
@@ -40,7 +39,7 @@ void Inbox::post(Receive& receive) {
   if (stored == stored_.end()) return posted_.push_back(receive);
 
   check_size(stored->total_bytes, receive);
-  std::memcpy(receive.bytes.data(), stored->bytes.data(), stored->landed_bytes);
+  std::copy_n(stored->bytes.begin(), stored->landed_bytes, receive.bytes.begin());
   if (stored->complete()) {
     finish_(receive);
   } else {  // what is still to come lands in its final place

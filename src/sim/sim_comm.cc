@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -72,7 +71,7 @@ void SimComm::land(Receive& receive, const Message& message) {
   STARLING_CHECK(receive.bytes.size() == message.payload.size(),
                  "rank {} sent {} bytes in {} where rank {} expected {}", message.from,
                  message.payload.size(), receive.channel().operation, rank(), receive.bytes.size());
-  std::memcpy(receive.bytes.data(), message.payload.data(), message.payload.size());
+  std::ranges::copy(message.payload, receive.bytes.begin());
   finish(receive);
 }
 

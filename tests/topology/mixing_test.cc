@@ -49,7 +49,7 @@ double stretch_of_what_is_not_mean(const Matrix& matrix) {
   Vector x(matrix.size());
   for (double& value : x) value = random.normal();
   double squared = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 500; ++i) {
     remove_mean(x);
     const double length = norm(x);
     if (length < 1e-12) return 0;
@@ -101,7 +101,7 @@ TEST(PairwiseContraction, IsTheSecondLargestEigenvalueOfTheMixingMatrix) {
     Vector x(matrix.size());
     for (double& value : x) value = random.normal();
     double logarithm = 0;
-    constexpr int kSteps = 4000;
+    constexpr int kSteps = 2000;
     for (int i = 0; i < kSteps; ++i) {
       remove_mean(x);
       const double length = norm(x);
