@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/progress_bar.h"
@@ -65,6 +67,10 @@ json run_training(TrainingPlan plan) {
                describe(event, accuracy));
     }
   });
+  if (outcome.interrupted) {
+    bar.say("error: " + outcome.error);
+    throw CLI::RuntimeError(outcome.exit_code);
+  }
   if (outcome.exit_code != 0) throw Error(outcome.error);
   if (result.is_null()) {
     if (plan.launch.machine > 0) return {{"run", folder.path().string()}};  // rank 0 is elsewhere

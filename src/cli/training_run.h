@@ -19,8 +19,8 @@ struct TrainingPlan {
   LaunchPlan launch;  // machines, rendezvous, secret, timeout; the rest is filled in
 };
 
-// Returns the summary; throws Error with the culprit's reason if the run fails, Interrupted on
-// Ctrl-C.
+// Returns the summary; throws Error with the culprit's reason if the run fails, and the exit code
+// (CLI::RuntimeError) on Ctrl-C.
 nlohmann::json run_training(TrainingPlan plan);
 
 // The program beside this one, e.g. starling-trainer.

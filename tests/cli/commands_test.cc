@@ -102,13 +102,13 @@ TEST(BenchExchange, MeasuresAsJson) {
                                     "--rounds", "1", "--seconds", "0.05", "--no-peers", "--json"});
   ASSERT_EQ(ran.status, "exit 0") << ran.err;
   const json result = json::parse(ran.out);
-  ASSERT_EQ(result["rows"].size(), 1u);
-  const json& row = result["rows"][0];
-  EXPECT_EQ(row["workers"], 2);
-  EXPECT_EQ(row["bytes"], 4000);
-  EXPECT_EQ(row["algorithm"], "ring");
-  EXPECT_GT(row["median_seconds"].get<double>(), 0);
-  EXPECT_GT(row["bytes_per_second"].get<double>(), 0);
+  ASSERT_FALSE(result["rows"].empty());
+  for (const json& row : result["rows"]) {
+    EXPECT_EQ(row["workers"], 2);
+    EXPECT_EQ(row["bytes"], 4000);
+    EXPECT_GT(row["median_seconds"].get<double>(), 0);
+    EXPECT_GT(row["bytes_per_second"].get<double>(), 0);
+  }
 }
 
 TEST(BenchExchange, MeasuresEveryAlgorithm) {

@@ -394,7 +394,7 @@ TEST_F(TwoMachines, DoNotTrustEachOtherWithoutTheSecret) {
   Process second(machine(1, {"ring"}, "guess", "2"));
   EXPECT_EQ(second.wait(kPatience), "exit 1") << second.story();
   EXPECT_EQ(first.wait(kPatience), "exit 1") << first.story();
-  EXPECT_TRUE(contains(verdict(first), "ranks 2, 3 did not come"));
+  EXPECT_TRUE(contains(verdict(first), "waited 2 s for rank 2, 3"));
   EXPECT_NE(verdict(second), "");
 }
 
