@@ -194,15 +194,18 @@ TEST(Launcher, NoticesADeathThoughAChildStillHoldsTheSockets) {
 }
 
 TEST(Launcher, EndsARunWhoseWorkerIsStopped) {
-  for (int rank : {0, 2}) {
-    Process process(launch_command(3, {"ring"}, {"--timeout", "2"}));
-    ASSERT_TRUE(all_say(process, "is exchanging", 3));
-    ::kill(pid_of(process, rank), SIGSTOP);
-    EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
-    EXPECT_TRUE(contains(verdict(process), "did not finish before its deadline"));
+  Process first(launch_command(3, {"ring"}, {"--timeout", "2"}));
+  Process last(launch_command(3, {"ring"}, {"--timeout", "2"}));
+  ASSERT_TRUE(all_say(first, "is exchanging", 3));
+  ASSERT_TRUE(all_say(last, "is exchanging", 3));
+  ::kill(pid_of(first, 0), SIGSTOP);
+  ::kill(pid_of(last, 2), SIGSTOP);
+  for (Process* process : {&first, &last}) {
+    EXPECT_EQ(process->wait(kPatience), "exit 1") << process->story();
+    EXPECT_TRUE(contains(verdict(*process), "did not finish before its deadline"));
     // The other one, if it is a moment later, finds that the first has left.
-    EXPECT_EQ(process.err_lines_with(" ends: ").size(), 2u) << process.err();
-    EXPECT_TRUE(gone(process));
+    EXPECT_EQ(process->err_lines_with(" ends: ").size(), 2u) << process->err();
+    EXPECT_TRUE(gone(*process));
   }
 }
 

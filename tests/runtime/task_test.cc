@@ -127,8 +127,8 @@ TEST(Task, IsCancelledWithAllThatItWaitsForWhenItIsDestroyed) {
   EXPECT_EQ(notes.size(), 2u);
 }
 
-// GCC makes no tail calls without optimization nor under its sanitizers, so there a resumed
-// coroutine stands on the stack of the one that resumed it.
+// GCC makes no tail calls below -O2 nor under its sanitizers, so there a resumed coroutine stands
+// on the stack of the one that resumed it.
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 constexpr int kDepth = 100'000;
 #else

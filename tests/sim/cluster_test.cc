@@ -172,8 +172,9 @@ struct TrafficResult {
 };
 
 // Every rank sends to every other one on two channels.
-TrafficResult run_traffic(int size, Traffic traffic) {
-  Cluster cluster(size, {kLink, {{{0, 1}, {5e6, 1ms}}}});
+TrafficResult run_traffic(int size, Traffic traffic,
+                          const Network& network = {kLink, {{{0, 1}, {5e6, 1ms}}}}) {
+  Cluster cluster(size, network);
   TrafficResult result;
   cluster.run([&](Comm& comm) {
     std::vector<Task<>> tasks;
@@ -191,10 +192,40 @@ TrafficResult run_traffic(int size, Traffic traffic) {
 }
 
 TEST(Cluster, KeepsTheOrderWithinAChannelWhateverTheSizesAndTimes) {
-  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const TrafficResult result = run_traffic(3, {seed});
     EXPECT_EQ(result.times.size(), 3u * 2u * 2u * 30u);
     EXPECT_EQ(result.wrong, 0) << "seed " << seed;
+    EXPECT_EQ(run_traffic(3, {seed}, Network{}).wrong, 0) << "seed " << seed;
+  }
+}
+
+Task<> send_numbers_at_once(Comm& comm, std::vector<int>& got) {
+  std::vector<int> numbers(100);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::vector<std::unique_ptr<Send>> sends;
+  for (const int& number : numbers) {
+    if (comm.rank() == 0) {
+      sends.push_back(std::make_unique<Send>(comm, 1, kOne, bytes_of(std::span(&number, 1))));
+    } else {
+      int arrived = -1;
+      co_await comm.receive(0, kOne, std::span(&arrived, 1));
+      got.push_back(arrived);
+    }
+  }
+  for (const auto& posted : sends) {
+    Send& send = *posted;
+    co_await send;
+  }
+}
+
+TEST(Cluster, KeepsTheOrderOfMessagesThatArriveAtTheSameTime) {
+  for (const Link& link : {Link{}, Link{.latency = 1ms}, kLink}) {
+    Cluster cluster(2, {link, {}});
+    std::vector<int> got, in_order(100);
+    std::iota(in_order.begin(), in_order.end(), 0);
+    cluster.run([&](Comm& comm) { return send_numbers_at_once(comm, got); });
+    EXPECT_EQ(got, in_order);
   }
 }
 
@@ -249,12 +280,13 @@ TEST(Cluster, ChannelsDoNotWaitForEachOther) {
   EXPECT_EQ(got, (std::vector<int>{2, 1}));
 }
 
-Task<> receive_from_both(Comm& comm, std::vector<int>& got) {
+Task<> receive_from_both(Comm& comm, Time start, std::vector<int>& got) {
   if (comm.rank() > 0) {
     const int mine = comm.rank();
     co_await sleep_until(comm.loop(), mine == 2 ? 1ms : 2ms);  // 2's message is there first
     co_await comm.send(0, kOne, std::span(&mine, 1));
   } else {
+    co_await sleep_until(comm.loop(), start);
     for (int from : {1, 2}) {
       int number = 0;
       co_await comm.receive(from, kOne, std::span(&number, 1));
@@ -264,10 +296,12 @@ Task<> receive_from_both(Comm& comm, std::vector<int>& got) {
 }
 
 TEST(Cluster, TellsTheSendersOfOneChannelApart) {
-  Cluster cluster(3, {kLink, {}});
-  std::vector<int> got;
-  cluster.run([&](Comm& comm) { return receive_from_both(comm, got); });
-  EXPECT_EQ(got, (std::vector<int>{1, 2}));
+  for (Time start : {0ms, 1500us, 5ms}) {  // before, between and after the two arrive
+    Cluster cluster(3, {kLink, {}});
+    std::vector<int> got;
+    cluster.run([&](Comm& comm) { return receive_from_both(comm, start, got); });
+    EXPECT_EQ(got, (std::vector<int>{1, 2}));
+  }
 }
 
 Task<> withdraw_and_receive_again(Comm& comm, int& abandoned, int& got) {
