@@ -296,7 +296,8 @@ Task<> receive_from_both(Comm& comm, Time start, std::vector<int>& got) {
 }
 
 TEST(Cluster, TellsTheSendersOfOneChannelApart) {
-  for (Time start : {0ms, 1500us, 5ms}) {  // before, between and after the two arrive
+  for (Time start :
+       std::initializer_list<Time>{0ms, 1500us, 5ms}) {  // before, between and after the two arrive
     Cluster cluster(3, {kLink, {}});
     std::vector<int> got;
     cluster.run([&](Comm& comm) { return receive_from_both(comm, start, got); });
