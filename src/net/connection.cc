@@ -18,9 +18,9 @@ using IntegerOption = asio::detail::socket_option::integer<kLevel, kName>;
 
 constexpr int kPeerUnreachableAfterMs = 10'000;
 
-// Between two processes of one machine there is no distance to fill: a short queue of bytes is
-// still in the cache when they are read, which makes long exchanges a quarter faster
-// (docs/performance.md).
+// Between two processes of one machine there is no distance to fill. A short queue made exchanges
+// of 4 MB and more a fifth to a third faster (docs/performance.md), probably because its bytes are
+// still in the cache when they are read.
 constexpr int kLoopbackSendBufferBytes = 300'000;
 
 asio::mutable_buffer buffer(Bytes bytes) { return {bytes.data(), bytes.size()}; }
