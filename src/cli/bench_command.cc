@@ -10,13 +10,14 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/contestants.h"
 #include "cli/exchange_bench.h"
 #include "cli/machine.h"
 #include "cli/progress_bar.h"
+#include "cli/server_bench.h"
 #include "cli/training_bench.h"
 #include "cli/training_run.h"
 #include "exchange/allreduce.h"
-#include "net/launcher.h"
 #include "report/table.h"
 
 namespace starling {
@@ -52,13 +53,6 @@ struct Key {
 
 using Times = std::map<Key, std::vector<double>>;
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
-std::string self() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
-
 std::string joined(const std::vector<std::size_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
@@ -69,19 +63,11 @@ void launch_contestant(const std::vector<std::string>& command, int processes, T
   plan.command = command;
   plan.workers = processes;
   plan.timeout = std::chrono::seconds(120);
-  const LaunchResult outcome = launch(plan, [&](int, std::string_view line) {
-    const json event = json::parse(line, nullptr, false);
-    if (!event.is_object() || !event.contains("median_seconds")) return;
+  run_contestant(plan, who, [&](const json& event) {
+    if (!event.contains("median_seconds")) return;
     times[{event["workers"], event["bytes"], {event["peer"], event["algorithm"]}}].push_back(
         event["median_seconds"]);
   });
-  if (outcome.interrupted) throw CLI::RuntimeError(130);
-  if (outcome.exit_code != 0) throw Error(who + ": " + outcome.error);
-}
-
-// The peers print JSON lines, which a shell sends down the pipe that our workers report by.
-std::vector<std::string> shell(const std::string& script) {
-  return {"/bin/sh", "-c", script + " > /dev/fd/$STARLING_EVENTS_FD"};
 }
 
 void measure_gloo(int workers, const std::string& sizes, double seconds, Times& times) {
@@ -90,26 +76,22 @@ void measure_gloo(int workers, const std::string& sizes, double seconds, Times& 
     std::string folder = (std::filesystem::temp_directory_path() / "starling-gloo-XXXXXX").string();
     if (::mkdtemp(folder.data()) == nullptr)
       throw Error("cannot make a folder for Gloo's rendezvous");
-    launch_contestant(
-        shell(fmt::format("exec '{}' --rank $STARLING_RANK --size {} --store '{}' --algorithm {} "
+    launch_contestant(shell_reporting(fmt::format(
+                          "exec '{}' --rank $STARLING_RANK --size {} --store '{}' --algorithm {} "
                           "--bytes {} --seconds {}",
                           program, workers, folder, algorithm, sizes, seconds)),
-        workers, times, fmt::format("gloo {}", algorithm));
+                      workers, times, fmt::format("gloo {}", algorithm));
     std::filesystem::remove_all(folder);
   }
 }
 
 void measure_open_mpi(int workers, const std::string& sizes, double seconds, Times& times) {
   launch_contestant(
-      shell(fmt::format(
+      shell_reporting(fmt::format(
           "exec mpirun --allow-run-as-root --oversubscribe -n {} --mca btl tcp,self --mca pml ob1 "
           "--mca btl_tcp_if_include lo '{}' --bytes {} --seconds {}",
           workers, sibling_program("starling-peer-mpi").string(), sizes, seconds)),
       1, times, "openmpi");
-}
-
-bool is_peer_here(const char* name) {
-  return std::filesystem::exists(std::filesystem::path(self()).parent_path() / name);
 }
 
 void print_results(const BenchCommand& command, const Times& times) {
@@ -193,7 +175,7 @@ void bench_exchange(BenchCommand& command) {
       for (int round = 0; round < command.rounds; ++round) {
         bar.show(static_cast<double>(done++) / static_cast<double>(all),
                  fmt::format("{} workers, round {} of {}", workers, round + 1, command.rounds));
-        launch_contestant({self(), "bench", "exchange-worker", "--algorithms",
+        launch_contestant({own_program(), "bench", "exchange-worker", "--algorithms",
                            fmt::format("{}", fmt::join(command.algorithms, ",")), "--bytes",
                            joined(sizes), "--seconds", fmt::format("{}", command.seconds)},
                           workers, times, "starling");
@@ -241,6 +223,7 @@ void add_bench_command(CLI::App& app) {
   exchange->add_flag("--json", command->print_json, "print JSON");
   exchange->callback([command] { bench_exchange(*command); });
 
+  add_server_bench(*bench);
   add_training_bench(*bench);
 
   CLI::App* worker = bench->add_subcommand("exchange-worker", "")->group("");

@@ -11,5 +11,6 @@ void add_measure_command(CLI::App& app);
 void add_systems_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_serve_command(CLI::App& app);
 
 }  // namespace starling

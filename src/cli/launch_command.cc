@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/launch_flags.h"
 #include "cli/settings_flags.h"
+#include "cli/training_run.h"
 
 namespace starling {
 
@@ -29,8 +30,12 @@ void launch_once(const LaunchCommand& command) {
   settings.workers = plan.workers * plan.machines;
   check_settings(settings);
   plan.settings = write_settings(settings);
+  add_servers(settings, plan);
 
   const LaunchResult outcome = launch(plan, [](int, std::string_view) {});
+  for (const std::string& loss : outcome.losses) {
+    fmt::print(stderr, "note: {}; the others went on without it\n", loss);
+  }
   if (command.print_json) {
     const nlohmann::json result = {
         {"workers", settings.workers}, {"exit_code", outcome.exit_code}, {"error", outcome.error}};

@@ -23,7 +23,13 @@ std::string flag_of(std::string name) {
 }
 
 const std::set<std::string> kStrategySettings = {
-    "workers", "strategy", "passes", "period", "backward_passes", "exchange", "bucket_kb"};
+    "workers", "strategy", "passes", "period", "backward_passes", "exchange", "bucket_kb", "slow"};
+const std::set<std::string> kServerSettings = {
+    "servers",     "placement",   "group",       "replicas",  "gate",         "delay_bound",
+    "value_bound", "quorum",      "epoch_share", "staleness", "compensation", "lag",
+    "push_every",  "fetch_every", "eager",       "factors"};
+// What a server's optimizer needs, also where the workers' own is the user's affair.
+const std::set<std::string> kOptimizerSettings = {"optimizer", "lr", "momentum", "weight_decay"};
 
 // Adds an option for each setting it visits.
 struct Adder {
@@ -33,22 +39,26 @@ struct Adder {
 
   void add(const char* name, const char* help, const std::string& fallback,
            const char* type) const {
-    const bool of_strategy = kStrategySettings.contains(name);
+    const bool of_server = kServerSettings.contains(name);
+    const bool of_strategy = of_server || kStrategySettings.contains(name);
     if (which == SettingsFlags::Which::strategy_only &&
-        (!of_strategy || std::string(name) == "workers")) {
+        ((!of_strategy && !kOptimizerSettings.contains(name)) || std::string(name) == "workers")) {
       return;  // launch has a --workers of its own
     }
     if (which == SettingsFlags::Which::training_only && of_strategy) return;
-    command
-        .add_option_function<std::string>(
-            flag_of(name), [&given = given, name](const std::string& text) { given[name] = text; },
-            help)
-        ->type_name(fallback.empty() ? type : fmt::format("{}={}", type, fallback))
-        ->group(of_strategy ? "How workers work together" : "What is trained");
+    CLI::Option* option = command.add_option_function<std::string>(
+        flag_of(name), [&given = given, name](const std::string& text) { given[name] = text; },
+        help);
+    option->type_name(fallback.empty() ? type : fmt::format("{}={}", type, fallback));
+    option->group(of_server     ? "Parameter servers"
+                  : of_strategy ? "How workers work together"
+                                : "What is trained");
+    if (std::string(type) == "BOOL") option->expected(0, 1)->default_str("true");
   }
   void operator()(const char* name, const std::string& value, const char* help) const {
     add(name, help, value, "TEXT");
   }
+  void operator()(const char* name, bool, const char* help) const { add(name, help, "", "BOOL"); }
   template <class Number>
   void operator()(const char* name, Number value, const char* help, Number, Number) const {
     add(name, help, fmt::format("{}", value), "N");
@@ -61,6 +71,15 @@ struct Taker {
 
   void operator()(const char* name, std::string& field, const char*) const {
     if (const auto found = given.find(name); found != given.end()) field = found->second;
+  }
+  void operator()(const char* name, bool& field, const char*) const {
+    const auto found = given.find(name);
+    if (found == given.end()) return;
+    const std::string& text = found->second;
+    if (text != "true" && text != "false" && !text.empty()) {
+      throw Error(fmt::format("{} {} cannot be", flag_of(name), text), "it is true or false");
+    }
+    field = text != "false";
   }
   template <class Number>
   void operator()(const char* name, Number& field, const char*, Number low, Number high) const {

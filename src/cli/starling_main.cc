@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   starling::add_systems_command(app);
   starling::add_explain_command(app);
   starling::add_bench_command(app);
+  starling::add_serve_command(app);
   try {
     starling::start_log("starling",
                         spdlog::level::from_str(starling::log_level_from_environment()));

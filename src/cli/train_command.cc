@@ -27,11 +27,20 @@ struct TrainCommand {
   bool print_json = false;
 };
 
+void print_servers(const json& servers) {
+  fmt::print("servers         {} updates, {} gradients applied, {} dropped\n",
+             format_count(servers["updates"]), format_count(servers["gradients_applied"]),
+             format_count(servers["gradients_dropped"]));
+  fmt::print("staleness       {:.2f} updates on average, {} at the most\n",
+             servers["staleness_mean"].get<double>(),
+             servers["staleness_max"].get<std::uint64_t>());
+}
+
 void print_summary(const json& summary) {
   Table table({"worker", "accuracy", "payload sent", "wire sent", "waited"});
   const std::size_t workers = summary["worker_accuracy"].size();
   for (std::size_t i = 0; i < workers; ++i) {
-    table.add({std::to_string(i),
+    table.add({std::to_string(summary["worker_rank"][i].get<int>()),
                fmt::format("{:.2f} %", summary["worker_accuracy"][i].get<double>() * 100),
                format_bytes(summary["payload_bytes_sent"][i]),
                format_bytes(summary["wire_bytes_sent"][i]),
@@ -43,6 +52,10 @@ void print_summary(const json& summary) {
   fmt::print("training        {:.1f} epochs, {} steps, {:.1f} s, {} samples/s\n",
              summary["epochs"].get<double>(), format_count(summary["steps"]),
              summary["seconds"].get<double>(), format_count(summary["samples_per_second"]));
+  if (summary.contains("servers")) print_servers(summary["servers"]);
+  for (const json& loss : summary["lost"]) {
+    fmt::print("lost            {}; the others went on\n", loss.get<std::string>());
+  }
   fmt::print("run folder      {}\n", summary["run"].get<std::string>());
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/contestants.h"
 #include "cli/machine.h"
 #include "cli/settings_flags.h"
 #include "cli/training_run.h"
@@ -36,28 +37,17 @@ double measure_starling(const Settings& settings, const std::filesystem::path& f
 
 double measure_ddp(const Settings& settings) {
   LaunchPlan plan;
-  plan.command = {
-      "/bin/sh", "-c",
+  plan.command = shell_reporting(
       fmt::format("exec '{}' --data '{}' --workers {} --batch {} --epochs {} --lr {} --momentum {} "
-                  "--seed {} > /dev/fd/$STARLING_EVENTS_FD",
+                  "--seed {}",
                   sibling_program("starling-peer-ddp").string(), settings.data_folder,
                   settings.workers, settings.batch, std::max(1, static_cast<int>(settings.epochs)),
-                  settings.lr, settings.momentum, settings.seed)};
+                  settings.lr, settings.momentum, settings.seed));
   double samples_per_second = 0;
-  const LaunchResult outcome = launch(plan, [&](int, std::string_view line) {
-    const json event = json::parse(line, nullptr, false);
-    if (event.is_object()) samples_per_second = event.value("samples_per_second", 0.0);
+  run_contestant(plan, "PyTorch DDP (`make bench` installs what it needs)", [&](const json& event) {
+    samples_per_second = event.value("samples_per_second", 0.0);
   });
-  if (outcome.exit_code != 0) {
-    throw Error("PyTorch DDP: " + outcome.error,
-                "`make bench` installs python3-torch and fetches MNIST");
-  }
   return samples_per_second;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 void run_bench(const TrainingBench& bench) {

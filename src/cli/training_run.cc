@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/progress_bar.h"
 #include "cli/run_folder.h"
+#include "strategy/server_plan.h"
 
 namespace starling {
 
@@ -41,10 +42,18 @@ std::filesystem::path sibling_program(const std::string& name) {
   return program;
 }
 
+void add_servers(const Settings& settings, LaunchPlan& plan) {
+  plan.servers = server_processes(settings);
+  plan.server_command = {std::filesystem::read_symlink("/proc/self/exe"), "serve"};
+  plan.survives_losses = survives_losses(settings);
+}
+
 json run_training(TrainingPlan plan) {
   RunFolder folder(plan.run_folder, plan.settings);
   plan.launch.command = {sibling_program("starling-trainer"), folder.path()};
   plan.launch.workers = plan.settings.workers / plan.launch.machines;
+  plan.launch.settings = write_settings(plan.settings);
+  add_servers(plan.settings, plan.launch);
 
   ProgressBar bar(plan.label);
   json result;
@@ -77,6 +86,7 @@ json run_training(TrainingPlan plan) {
     throw Error("the workers ended without a result");
   }
   result.erase("event");
+  result["lost"] = outcome.losses;
   result["run"] = folder.path().string();
   folder.finish(result);
   return result;

@@ -1,4 +1,5 @@
-// Tree all-reduce: sums climb the binomial tree to rank 0, the total comes down the same way.
+#include "exchange/tree.h"
+
 #include "exchange/allreduce.h"
 #include "exchange/move.h"
 #include "exchange/vector_math.h"
@@ -6,25 +7,37 @@
 
 namespace starling {
 
+Task<> tree_reduce(Comm& comm, Channel channel, Group group, std::span<float> values) {
+  const int place = comm.rank() - group.first;
+  const int reach = tree_reach(place, group.size);
+  for (int distance = 1; distance < reach; distance *= 2) {
+    if (place + distance < group.size) {
+      co_await move(comm, channel, Incoming{comm.rank() + distance, values, add});
+    }
+  }
+  if (place != 0) {
+    co_await move(comm, channel, Outgoing{group.first + tree_parent(place), values});
+  }
+}
+
+Task<> tree_broadcast(Comm& comm, Channel channel, Group group, std::span<float> values) {
+  const int place = comm.rank() - group.first;
+  if (place != 0) {
+    co_await move(comm, channel, Incoming{group.first + tree_parent(place), values});
+  }
+  for (int distance = tree_reach(place, group.size) / 2; distance >= 1; distance /= 2) {
+    if (place + distance < group.size) {
+      co_await move(comm, channel, Outgoing{comm.rank() + distance, values});
+    }
+  }
+}
+
+// Tree all-reduce: sums climb the binomial tree to rank 0, the total comes down the same way.
 Task<> tree_allreduce(Comm& comm, Channel channel, std::span<float> values) {
   channel = channel.in("a tree all-reduce");
-  const int rank = comm.rank();
-  const int reach = tree_reach(rank, comm.size());
-
-  for (int distance = 1; distance < reach; distance *= 2) {
-    if (rank + distance < comm.size()) {
-      co_await move(comm, channel, Incoming{rank + distance, values, add});
-    }
-  }
-  if (rank != 0) {
-    co_await move(comm, channel, Outgoing{tree_parent(rank), values});
-    co_await move(comm, channel, Incoming{tree_parent(rank), values});
-  }
-  for (int distance = reach / 2; distance >= 1; distance /= 2) {
-    if (rank + distance < comm.size()) {
-      co_await move(comm, channel, Outgoing{rank + distance, values});
-    }
-  }
+  const Group everybody{0, comm.size()};
+  co_await tree_reduce(comm, channel, everybody, values);
+  co_await tree_broadcast(comm, channel, everybody, values);
 }
 
 }  // namespace starling

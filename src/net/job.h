@@ -10,7 +10,7 @@ namespace starling {
 
 struct Job {
   int rank = 0;
-  int size = 1;
+  int size = 1;                      // workers and, behind them, servers
   int local_size = 1;                // how many of the workers share this machine
   std::string rendezvous;            // host:port where rank 0 listens
   std::string secret;                // known to this job's workers only

@@ -146,6 +146,7 @@ class Launcher {
   };
   struct Worker {
     int rank;
+    bool serves;
     pid_t pid;
     std::optional<int> status;  // as waitpid tells it, once it has ended
     std::unique_ptr<asio::posix::stream_descriptor> events;
@@ -164,13 +165,17 @@ class Launcher {
       rendezvous = fmt::format("127.0.0.1:{}", listener->local_endpoint().port());
     }
     const std::string secret = plan_.secret.empty() ? make_secret() : plan_.secret;
-    for (int local = 0; local < plan_.workers; ++local) {
-      const int rank = plan_.machine * plan_.workers + local;
+    const int all_workers = plan_.machines * plan_.workers;
+    const int servers_here = plan_.machine == 0 ? plan_.servers : 0;
+    for (int local = 0; local < plan_.workers + servers_here; ++local) {
+      const bool serves = local >= plan_.workers;
+      const int rank =
+          serves ? all_workers + local - plan_.workers : plan_.machine * plan_.workers + local;
       const Pipe events = make_pipe();
       const int listen_fd = rank == 0 && listener ? listener->native_handle() : -1;
       std::vector<std::string> environment = {
           fmt::format("{}={}", kRankVariable, rank),
-          fmt::format("{}={}", kSizeVariable, plan_.machines * plan_.workers),
+          fmt::format("{}={}", kSizeVariable, all_workers + plan_.servers),
           fmt::format("{}={}", kLocalSizeVariable, plan_.workers),
           fmt::format("{}={}", kRendezvousVariable, rendezvous),
           fmt::format("{}={}", kSecretVariable, secret),
@@ -190,12 +195,16 @@ class Launcher {
       const pid_t launcher = ::getpid();
       const pid_t pid = ::fork();
       if (pid < 0) throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
-      if (pid == 0) become_worker(environment, events.write_end, listen_fd, launcher);
+      if (pid == 0) {
+        become_worker(serves ? plan_.server_command : plan_.command, environment, events.write_end,
+                      listen_fd, launcher);
+      }
       ::setpgid(pid, pid);  // here too: whoever is first
       guardian_.tell(pid);
       ::close(events.write_end);
       auto& worker = *workers_.emplace_back(std::make_unique<Worker>());
       worker.rank = rank;
+      worker.serves = serves;
       worker.pid = pid;
       worker.events = std::make_unique<asio::posix::stream_descriptor>(io_, events.read_end);
       ++running_;
@@ -204,8 +213,9 @@ class Launcher {
     }
   }
 
-  [[noreturn]] void become_worker(const std::vector<std::string>& environment, int events_fd,
-                                  int listen_fd, pid_t launcher) const {
+  [[noreturn]] static void become_worker(const std::vector<std::string>& command,
+                                         const std::vector<std::string>& environment, int events_fd,
+                                         int listen_fd, pid_t launcher) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(1);  // it died before we asked to be told
@@ -220,13 +230,12 @@ class Launcher {
     ::dup2(nothing, STDIN_FILENO);
     for (const std::string& variable : environment) ::putenv(const_cast<char*>(variable.c_str()));
     std::vector<char*> arguments;
-    for (const std::string& word : plan_.command)
-      arguments.push_back(const_cast<char*>(word.c_str()));
+    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     ::execvp(arguments[0], arguments.data());
     Job job;
     job.events_fd = events_fd;
-    report_error(job, Error(fmt::format("cannot run {}: {}", plan_.command[0], ::strerror(errno))));
+    report_error(job, Error(fmt::format("cannot run {}: {}", command[0], ::strerror(errno))));
     ::_exit(127);
   }
 
@@ -280,7 +289,7 @@ class Launcher {
     if (status == 0 || result_.interrupted) return;
     if (first_to_fail_ == nullptr) {
       first_to_fail_ = &worker;
-      after(kTimeToNotice, [this] { stop(); });
+      if (!plan_.survives_losses) after(kTimeToNotice, [this] { stop(); });
     }
     ::kill(-worker.pid, SIGKILL);  // its children
   }
@@ -328,6 +337,14 @@ class Launcher {
       return result_;
     }
     if (first_to_fail_ == nullptr) return result_;
+    const bool some_ended_well = std::ranges::any_of(
+        workers_, [](const auto& worker) { return !worker->serves && *worker->status == 0; });
+    if (plan_.survives_losses && some_ended_well) {
+      for (const auto& worker : workers_) {
+        if (*worker->status != 0) result_.losses.push_back(describe(*worker));
+      }
+      return result_;
+    }
     const Worker* culprit = first_to_fail_;
     for (const auto& worker : workers_) {
       const bool own_trouble =

@@ -3,6 +3,8 @@
 //
 // - Each worker leads a process group of its own, so that its children end with it.
 // - If one fails, the others get a moment to notice by themselves, then SIGTERM, then SIGKILL.
+//   Workers that can do without one another (survives_losses) go on: then the job has failed only
+//   if no worker ends well.
 // - If the launcher itself dies, however suddenly, the kernel kills its workers (PR_SET_PDEATHSIG),
 // and a
 //   guardian process that sees the launcher's end of a pipe close kills what is left of their
@@ -20,7 +22,11 @@ namespace starling {
 
 struct LaunchPlan {
   std::vector<std::string> command;
-  int workers = 1;         // on this machine
+  int workers = 1;  // on this machine
+  // Parameter servers: processes of their own, behind the workers, all on machine 0.
+  int servers = 0;
+  std::vector<std::string> server_command;
+  bool survives_losses = false;
   int machines = 1;        // how many machines run `workers` each
   int machine = 0;         // which of them this is
   std::string rendezvous;  // host:port of machine 0; only for more than one machine
@@ -33,6 +39,7 @@ struct LaunchResult {
   int exit_code = 0;
   std::string error;         // one line: whose fault, and what it was; empty if all went well
   bool interrupted = false;  // by Ctrl-C or SIGTERM
+  std::vector<std::string> losses;  // whom the job survived, one line each
 };
 
 // A line that a worker wrote to its events pipe.

@@ -36,7 +36,8 @@ TcpComm::TcpComm(TcpLoop& loop, int rank, std::vector<std::optional<Peer>> peers
     events.left = [this, peer] { left(peer); };
     events.broken = [this, peer](int culprit, const std::string& why) {
       // A rank that blames us has lost its way to us: for us, it is the one that is gone.
-      if (culprit < 0 || culprit == this->rank() || culprit >= size()) {
+      const bool blames_another = culprit >= 0 && culprit != this->rank() && culprit < size();
+      if (!blames_another || losses_are_contained()) {
         suspect(peer, why);
       } else {
         lose(culprit, why);
@@ -56,15 +57,14 @@ TcpComm::~TcpComm() {
 }
 
 Connection& TcpComm::connection(int peer) {
-  STARLING_CHECK(peer != rank() && peer >= 0 && peer < size(), "rank {} talks to rank {}", rank(),
-                 peer);
+  STARLING_CHECK(peer >= 0 && peer < size(), "rank {} talks to rank {}", rank(), peer);
   return *connections_[static_cast<std::size_t>(peer)];
 }
 
 void TcpComm::post(Send& send) {
   Connection& to = connection(send.peer());
   if (lost_) return finish(send, lost_error(lost_->rank, send, lost_->why));
-  if (!to.open() && !suspect_) return finish(send, lost_error(send.peer(), send, "it has left"));
+  if (!to.open() && !suspect_) return finish(send, gone_error(send));
   to.post(send);
 }
 
@@ -75,8 +75,14 @@ void TcpComm::post(Receive& receive) {
   if (lost_) {
     finish(receive, lost_error(lost_->rank, receive, lost_->why));
   } else if (!from.open() && !suspect_) {
-    finish(receive, lost_error(receive.peer(), receive, "it has left"));
+    finish(receive, gone_error(receive));
   }
+}
+
+std::exception_ptr TcpComm::gone_error(const Operation& operation) const {
+  const auto found = contained_.find(operation.peer());
+  return lost_error(operation.peer(), operation,
+                    found == contained_.end() ? "it has left" : found->second);
 }
 
 // A rank that leaves in good order is missed only by those who still wait for it.
@@ -88,6 +94,12 @@ void TcpComm::left(int peer) { fail_all(peer, {peer, "it has left"}); }
 // frame: an end between two frames is the stronger sign.
 void TcpComm::suspect(int peer, const std::string& why) {
   if (lost_) return;
+  if (losses_are_contained()) {
+    spdlog::info("rank {} was lost: {}; we go on without it", peer, why);
+    contained_[peer] = why;
+    fail_all(peer, {peer, why});
+    return note_loss(peer);
+  }
   const bool first = !suspect_;
   if (first || (connection(suspect_->rank).torn() && !connection(peer).torn())) {
     suspect_ = {peer, why};
@@ -108,6 +120,7 @@ void TcpComm::lose(int peer, const std::string& why) {
   for (int other = 0; other < size(); ++other) {
     if (other != rank()) fail_all(other, *lost_);
   }
+  note_loss(peer);
 }
 
 void TcpComm::fail_all(int peer, const Lost& lost) {

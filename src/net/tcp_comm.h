@@ -1,6 +1,7 @@
 // Comm over TCP: one connection to every other rank.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,11 +47,13 @@ class TcpComm : public Comm {
   Task<> judge();
   void lose(int peer, const std::string& why);
   void fail_all(int peer, const Lost& lost);
+  std::exception_ptr gone_error(const Operation& operation) const;
   Task<> look_for_ends();
 
   std::vector<std::shared_ptr<Connection>> connections_;
   std::optional<Lost> suspect_;
   std::optional<Lost> lost_;
+  std::map<int, std::string> contained_;  // who was lost while losses were contained, and why
   std::optional<Running> watch_;
   std::optional<Running> judgement_;
 };

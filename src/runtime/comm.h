@@ -11,14 +11,20 @@
 // connection.
 // - Destroying an operation withdraws it. When a peer is lost, every operation fails with PeerLost,
 // and so
-//   does every later one: nobody waits for a rank that will not come.
+//   does every later one: nobody waits for a rank that will not come. An algorithm that can do
+//   without a lost rank calls contain_losses() first: then only operations with that rank fail.
+// - A rank may send to itself. That costs no network, and the ledger does not count it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <span>
+#include <vector>
 
 #include "base/bytes.h"
+#include "base/check.h"
+#include "runtime/bell.h"
 #include "runtime/ledger.h"
 #include "runtime/loop.h"
 #include "runtime/scratch.h"
@@ -79,7 +85,13 @@ class Receive : public Operation {
 
 class Comm {
  public:
-  Comm(Loop& loop, int rank, int size) : loop_(loop), rank_(rank), size_(size), ledger_(size) {}
+  Comm(Loop& loop, int rank, int size)
+      : loop_(loop),
+        rank_(rank),
+        size_(size),
+        ledger_(size),
+        lost_(static_cast<std::size_t>(size)),
+        losses_(loop) {}
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
   virtual ~Comm() = default;
@@ -107,6 +119,13 @@ class Comm {
     return Receive(*this, peer, channel, writable_bytes(values));
   }
 
+  // From now on the loss of a rank is an event that only those who talk to it must deal with.
+  void contain_losses() { losses_are_contained_ = true; }
+  bool is_lost(int peer) const { return lost_[static_cast<std::size_t>(peer)]; }
+  int lost_count() const { return static_cast<int>(std::ranges::count(lost_, true)); }
+  // Rings whenever another rank was lost.
+  Bell& losses() { return losses_; }
+
   // Memory for an exchange's intermediate values, recycled from one exchange to the next.
   template <class T>
   Scratch<T> lend(std::size_t elements) {
@@ -128,30 +147,71 @@ class Comm {
 
   Ledger& books() { return ledger_; }
 
+  bool losses_are_contained() const { return losses_are_contained_; }
+  void note_loss(int peer) {
+    lost_[static_cast<std::size_t>(peer)] = true;
+    losses_.ring();
+  }
+
  private:
   friend class Send;
   friend class Receive;
+
+  void begin(Send& send) {
+    if (send.peer() != rank_) return post(send);
+    own_sends_.push_back(send);
+    pass_to_self(send.channel().id);
+  }
+  void begin(Receive& receive) {
+    if (receive.peer() != rank_) return post(receive);
+    own_receives_.push_back(receive);
+    pass_to_self(receive.channel().id);
+  }
+  template <class AnyOperation>
+  void cancel(AnyOperation& operation) {
+    operation.peer() != rank_ ? withdraw(operation) : operation.unlink();
+  }
+  void pass_to_self(std::uint32_t channel);
 
   Loop& loop_;
   int rank_;
   int size_;
   Ledger ledger_;
   ScratchPool scratch_;
+  bool losses_are_contained_ = false;
+  std::vector<bool> lost_;
+  Bell losses_;
+  List<Send> own_sends_;
+  List<Receive> own_receives_;
 };
+
+// Hands the first message that this rank has sent itself on a channel to whoever waits for it.
+inline void Comm::pass_to_self(std::uint32_t channel) {
+  const auto on_channel = [channel](const Operation& each) { return each.channel_.id == channel; };
+  Send* send = own_sends_.find(on_channel);
+  Receive* receive = own_receives_.find(on_channel);
+  if (send == nullptr || receive == nullptr) return;
+  STARLING_CHECK(send->bytes.size() == receive->bytes.size(),
+                 "rank {} sent itself {} bytes where it expected {}", rank_, send->bytes.size(),
+                 receive->bytes.size());
+  std::ranges::copy(send->bytes, receive->bytes.begin());
+  finish(*send);
+  finish(*receive);
+}
 
 inline Send::Send(Comm& comm, int peer, Channel channel, ConstBytes data)
     : Operation(comm, peer, channel), bytes(data) {
-  comm.post(*this);
+  comm.begin(*this);
 }
 inline Send::~Send() {
-  if (!done_) comm_.withdraw(*this);
+  if (!done_) comm_.cancel(*this);
 }
 inline Receive::Receive(Comm& comm, int peer, Channel channel, Bytes data)
     : Operation(comm, peer, channel), bytes(data) {
-  comm.post(*this);
+  comm.begin(*this);
 }
 inline Receive::~Receive() {
-  if (!done_) comm_.withdraw(*this);
+  if (!done_) comm_.cancel(*this);
 }
 
 }  // namespace starling

@@ -25,9 +25,11 @@ void SimComm::account(int peer, Direction direction, Purpose purpose, std::size_
 }
 
 void SimComm::post(Send& send) {
-  STARLING_CHECK(send.peer() != rank() && send.peer() >= 0 && send.peer() < size(),
-                 "rank {} sends to rank {}", rank(), send.peer());
-  if (lost_peer_ >= 0) return finish(send, lost_in(lost_peer_, send.channel()));
+  STARLING_CHECK(send.peer() >= 0 && send.peer() < size(), "rank {} sends to rank {}", rank(),
+                 send.peer());
+  if (const int lost = lost_for(send.peer()); lost >= 0) {
+    return finish(send, lost_in(lost, send.channel()));
+  }
   const Time leaves = cluster_.transmit(*this, send);
   leaving_[&send] = events_.at(leaves, [this, &send] {
     leaving_.erase(&send);
@@ -47,15 +49,15 @@ void SimComm::post(Receive& receive) {
   if (here != unexpected_.end()) {
     land(receive, *here);
     unexpected_.erase(here);
-  } else if (lost_peer_ >= 0) {
-    finish(receive, lost_in(lost_peer_, receive.channel()));
+  } else if (const int lost = lost_for(receive.peer()); lost >= 0) {
+    finish(receive, lost_in(lost, receive.channel()));
   } else {
     receives_.push_back(receive);
   }
 }
 
 void SimComm::deliver(Message message) {
-  if (!alive_ || message.from == lost_peer_) return;
+  if (!alive_ || is_lost(message.from)) return;
   account(message.from, Direction::received, message.channel.purpose, message.payload.size());
   Receive* receive = receives_.find([&](const Receive& posted) {
     return posted.peer() == message.from && posted.channel().id == message.channel.id;
@@ -77,17 +79,24 @@ void SimComm::land(Receive& receive, const Message& message) {
 
 void SimComm::lose(int peer) {
   if (!alive_) return;
-  lost_peer_ = peer;
+  if (!losses_are_contained()) culprit_ = peer;
+  const auto concerns = [&](const Operation& each) {
+    return !losses_are_contained() || each.peer() == peer;
+  };
   // In the order in which they would have left, not in that of their addresses.
   std::map<SimLoop::EventId, Send*> sends;
-  for (const auto& [send, event] : std::exchange(leaving_, {})) sends[event] = send;
+  for (const auto& [send, event] : leaving_) {
+    if (concerns(*send)) sends[event] = send;
+  }
   for (const auto& [event, send] : sends) {
     events_.cancel(event);
+    leaving_.erase(send);
     finish(*send, lost_in(peer, send->channel()));
   }
-  while (Receive* receive = receives_.front()) {
+  while (Receive* receive = receives_.find(concerns)) {
     finish(*receive, lost_in(peer, receive->channel()));
   }
+  note_loss(peer);
 }
 
 }  // namespace starling

@@ -35,11 +35,13 @@ class SimComm : public Comm {
   void withdraw(Send& send) override;
   void withdraw(Receive& receive) override { receive.unlink(); }
   void land(Receive& receive, const Message& message);
+  // The rank on whose account an operation with this peer cannot be, or -1.
+  int lost_for(int peer) const { return is_lost(peer) ? peer : culprit_; }
 
   Cluster& cluster_;
   SimLoop& events_;
   bool alive_ = true;
-  int lost_peer_ = -1;
+  int culprit_ = -1;  // on whose account all operations fail, unless losses are contained
   std::unordered_map<Send*, SimLoop::EventId> leaving_;  // sends that still occupy our port
   List<Receive> receives_;
   std::deque<Message> unexpected_;

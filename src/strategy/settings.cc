@@ -27,6 +27,14 @@ struct Reader {
       table.erase(name);
     }
   }
+  void operator()(const char* name, bool& field, const char*) const {
+    if (const toml::node* node = table.get(name)) {
+      const auto value = node->is_boolean() ? node->value<bool>() : std::nullopt;
+      if (!value) fail(name, "must be true or false");
+      field = *value;
+      table.erase(name);
+    }
+  }
   void operator()(const char* name, int& field, const char*, int low, int high) const {
     if (const toml::node* node = table.get(name)) {
       const auto value = node->is_integer() ? node->value<std::int64_t>() : std::nullopt;
@@ -54,7 +62,8 @@ struct Reader {
 
 struct Writer {
   toml::table& table;
-  void operator()(const char* name, const std::string& field, const char*) const {
+  template <class Value>
+  void operator()(const char* name, const Value& field, const char*) const {
     table.insert_or_assign(name, field);
   }
   template <class Number>
@@ -98,28 +107,29 @@ std::string write_settings(const Settings& settings) {
   return text.str();
 }
 
-void check_settings(const Settings& settings) {
-  const std::string& strategy = settings.strategy;
-  const int workers = settings.workers;
-  if (strategy.find(',') != std::string::npos ||
-      fmt::format(" {},", kStrategyNames).find(fmt::format(" {},", strategy)) ==
-          std::string::npos) {
-    throw Error(fmt::format("there is no strategy '{}'", strategy),
-                fmt::format("there are {}", kStrategyNames));
+namespace {
+
+bool is_one_of(std::string_view name, std::string_view names) {
+  return name.find(',') == std::string_view::npos &&
+         fmt::format(" {},", names).find(fmt::format(" {},", name)) != std::string::npos;
+}
+
+void check_name(const char* kind, const std::string& name, std::string_view names) {
+  if (!is_one_of(name, names)) {
+    throw Error(fmt::format("there is no {} '{}'", kind, name), fmt::format("there are {}", names));
   }
-  find_allreduce(settings.exchange);
+}
+
+// Settings that only one strategy has must be left as they are for the others.
+void check_belongs(const Settings& settings) {
+  const Settings defaults;
+  const std::string& strategy = settings.strategy;
   if (strategy != "pairwise" && settings.passes != 1) {
     throw Error(
         fmt::format("passes = {} goes with pairwise, not with {}", settings.passes, strategy),
         "leave it out, or use backward_passes to sum the gradients of several batches");
   }
-  if (strategy == "pairwise" && settings.passes > std::max(1, workers - 1)) {
-    throw Error(fmt::format("passes = {} needs more than {} workers", settings.passes, workers),
-                workers < 3
-                    ? "it can only be 1"
-                    : fmt::format("it goes from 1 to {}, which averages over all", workers - 1));
-  }
-  if ((strategy == "allreduce" || strategy == "single") && settings.period != 1) {
+  if (is_one_of(strategy, "allreduce, server, ring-leader, single") && settings.period != 1) {
     throw Error(fmt::format("period = {} has no meaning for {}", settings.period, strategy),
                 strategy == "single"
                     ? "leave it out"
@@ -131,15 +141,115 @@ void check_settings(const Settings& settings) {
         fmt::format("exchange = {} goes with allreduce, not with {}", settings.exchange, strategy),
         "leave it out");
   }
-  if (settings.optimizer != "sgd" && settings.optimizer != "adam") {
-    throw Error(fmt::format("there is no optimizer '{}'", settings.optimizer),
-                "there are sgd and adam");
+  const bool of_server =
+      settings.servers != defaults.servers || settings.placement != defaults.placement ||
+      settings.group != defaults.group || settings.gate != defaults.gate || settings.eager ||
+      settings.factors || settings.lag != defaults.lag ||
+      settings.push_every != defaults.push_every || settings.fetch_every != defaults.fetch_every ||
+      settings.staleness != defaults.staleness;
+  if (strategy != "server" && of_server) {
+    throw Error(fmt::format("servers, placement, group, gate, staleness, eager, factors, lag, "
+                            "push_every and fetch_every go with server, not with {}",
+                            strategy),
+                "leave them out, or use strategy server");
   }
-  if (settings.data != "mnist" && settings.data != "synthetic") {
-    throw Error(fmt::format("there is no data set '{}'", settings.data),
-                "there are mnist and synthetic");
+}
+
+void check_servers(const Settings& settings) {
+  const int workers = settings.workers;
+  const int servers = settings.servers == 0 ? workers : settings.servers;
+  check_name("placement", settings.placement, "apart, workers");
+  check_name("gate", settings.gate, kGateNames);
+  check_name("way to handle staleness", settings.staleness, "plain, scale, compensate");
+  if (settings.placement == "workers" && servers > workers) {
+    throw Error(fmt::format("{} servers do not fit on {} workers", servers, workers),
+                fmt::format("with placement = workers there can be 1 to {}", workers));
+  }
+  if (settings.replicas > servers) {
+    throw Error(fmt::format("replicas = {} needs more than {} server{}", settings.replicas, servers,
+                            servers == 1 ? "" : "s"),
+                "there can be as many as servers at the most");
+  }
+  if (settings.replicas > 1) {
+    throw Error(
+        fmt::format("replicas = {}: replicated shards are not built yet", settings.replicas),
+        "it can only be 1");
+  }
+  const int group = settings.group == 0 ? workers : settings.group;
+  if (workers % group != 0) {
+    throw Error(
+        fmt::format("{} workers cannot be shared out evenly in groups of {}", workers, group),
+        "group must divide workers");
+  }
+  if (settings.gate == "quorum" && settings.quorum > workers / group) {
+    throw Error(fmt::format("quorum = {} can never be reached by {} worker{}", settings.quorum,
+                            workers / group, workers / group == 1 ? "" : "s"),
+                fmt::format("it goes from 1 to {}", workers / group));
+  }
+  const bool every_step = settings.push_every == 1 && settings.fetch_every == 1;
+  const bool plain_steps = every_step && settings.lag == 0 && !settings.eager;
+  if (!plain_steps && (settings.gate == "value" || settings.staleness == "compensate")) {
+    throw Error("a value bound and delay compensation need to know what each worker computes on",
+                "leave out push_every, fetch_every, lag and eager");
+  }
+  if (!plain_steps && group > 1) {
+    throw Error("workers of a group go step by step",
+                "leave out push_every, fetch_every, lag and eager, or group");
+  }
+  if (settings.lag > 0 && (!every_step || settings.eager)) {
+    throw Error(fmt::format("lag = {} needs a push and a fetch in every step", settings.lag),
+                "leave out push_every, fetch_every and eager, or lag");
+  }
+  if (settings.eager && settings.fetch_every > 1) {
+    throw Error("eager weights need no fetching", "leave out fetch_every, or eager");
+  }
+  if (settings.factors &&
+      (settings.push_every > 1 || settings.lag > 0 || settings.backward_passes > 1 || group > 1)) {
+    throw Error("factors are of one batch of one worker",
+                "leave out push_every, lag, backward_passes and group, or factors");
+  }
+}
+
+}  // namespace
+
+void check_settings(const Settings& settings) {
+  const int workers = settings.workers;
+  check_name("strategy", settings.strategy, kStrategyNames);
+  find_allreduce(settings.exchange);
+  check_belongs(settings);
+  if (settings.strategy == "pairwise" && settings.passes > std::max(1, workers - 1)) {
+    throw Error(fmt::format("passes = {} needs more than {} workers", settings.passes, workers),
+                workers < 3
+                    ? "it can only be 1"
+                    : fmt::format("it goes from 1 to {}, which averages over all", workers - 1));
+  }
+  if (settings.strategy == "server") check_servers(settings);
+  check_name("optimizer", settings.optimizer, "sgd, nesterov, adagrad, adam");
+  if (settings.optimizer == "nesterov" && settings.momentum == 0) {
+    throw Error("nesterov needs a momentum", "use --momentum 0.9, or optimizer sgd");
+  }
+  check_name("data set", settings.data, "mnist, synthetic");
+  if (const auto slow = slow_worker(settings); slow && slow->rank >= workers) {
+    throw Error(fmt::format("slow = '{}': there is no worker {}", settings.slow, slow->rank),
+                fmt::format("workers are counted from 0 to {}", workers - 1));
   }
   target_accuracy(settings);
+}
+
+std::optional<SlowWorker> slow_worker(const Settings& settings) {
+  if (settings.slow.empty()) return std::nullopt;
+  SlowWorker slow{-1, 0};
+  const char* const end = settings.slow.data() + settings.slow.size();
+  const auto [colon, error] = std::from_chars(settings.slow.data(), end, slow.rank);
+  if (error == std::errc() && colon != end && *colon == ':') {
+    const auto [last, wrong] = std::from_chars(colon + 1, end, slow.factor);
+    if (wrong != std::errc() || last != end) slow.factor = 0;
+  }
+  if (slow.rank < 0 || !(slow.factor >= 1 && slow.factor <= 1000)) {
+    throw Error(fmt::format("slow = '{}' is not understood", settings.slow),
+                "write it like 3:5, for worker 3 slowed five times (1 to 1000)");
+  }
+  return slow;
 }
 
 std::optional<std::string> advice(const Settings& settings) {

@@ -4,9 +4,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "runtime/comm.h"
+#include "server/factors.h"
+#include "server/server_report.h"
 #include "strategy/settings.h"
 #include "topology/split.h"
 
@@ -20,10 +24,22 @@ struct Replica {
   std::span<float> gradients;
 };
 
-// A stretch of the gradients that is complete before the rest of the backward pass is.
+// A stretch of the gradients that is complete before the rest of the backward pass is. The weights
+// that belong to it are not needed any more in this step.
 struct Bucket {
   int index = 0;
+  Range range;  // where it stands in the gradients
   std::span<float> gradients;
+  std::span<float> weights;
+  // What the gradient is the product of, where the bucket is a dense layer's matrix.
+  std::optional<Factors> factors = std::nullopt;
+};
+
+// What is known beforehand of a run. A user's own loop needs neither batches nor epochs.
+struct Workload {
+  std::vector<Range> buckets;
+  std::uint64_t batches = 0;  // of all workers together
+  std::uint64_t batches_per_epoch = 1;
 };
 
 class Strategy {
@@ -40,6 +56,22 @@ class Strategy {
   virtual Task<> after_update(Replica replica);
   // Agrees on the final model: the mean of all.
   virtual Task<> finish(Replica replica);
+
+  // Which batch, counted over all workers, this one takes after the one before; kNoBatch: none.
+  virtual Task<std::uint64_t> next_batch(std::optional<std::uint64_t> before);
+  static constexpr std::uint64_t kNoBatch = ~std::uint64_t{0};
+  // Asks all workers to stop soon. Nothing to do where all come to the same conclusion by
+  // themselves.
+  virtual Task<> stop();
+
+  // Whether workers go step by step together and to the end, so that they can do other things
+  // together as well.
+  virtual bool in_step() const { return true; }
+  // Whether the weights are updated elsewhere, so that the worker's own optimizer has nothing to
+  // do.
+  virtual bool updates_weights() const { return false; }
+  // What the servers have seen, where there are any and once they are done.
+  virtual std::optional<ServerReport> server_report() const { return std::nullopt; }
 
  protected:
   Channel weights_channel() const { return {kWeightsChannel, Purpose::weights}; }
@@ -58,7 +90,13 @@ class Strategy {
 inline constexpr Channel kControlChannel{0, Purpose::control};
 inline constexpr Channel kEvaluationChannel{2, Purpose::evaluation};
 
-std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm);
+std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm,
+                                        Workload workload = {});
+
+// Whether the strategy wants all gradients at once, in one bucket.
+inline bool wants_one_bucket(const Settings& settings) {
+  return settings.strategy == "ring-leader";
+}
 
 // One function a strategy, each in the file of its name.
 std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Comm& comm);
@@ -66,5 +104,8 @@ std::unique_ptr<Strategy> make_pairwise(const Settings& settings, Comm& comm);
 std::unique_ptr<Strategy> make_exponential(const Settings& settings, Comm& comm);
 std::unique_ptr<Strategy> make_local(const Settings& settings, Comm& comm);
 std::unique_ptr<Strategy> make_single(const Settings& settings, Comm& comm);
+std::unique_ptr<Strategy> make_server_strategy(const Settings& settings, Comm& comm,
+                                               Workload workload);
+std::unique_ptr<Strategy> make_ring_leader(const Settings& settings, Comm& comm);
 
 }  // namespace starling

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <toml++/toml.h>
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -54,6 +55,7 @@ std::vector<System> named_systems() {
     systems.push_back(parse_system(file.text, fmt::format("systems/{}.toml", file.name)));
     systems.back().name = file.name;
   }
+  std::ranges::sort(systems, {}, &System::name);
   return systems;
 }
 

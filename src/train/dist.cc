@@ -4,9 +4,11 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/log.h"
 #include "runtime/race.h"
+#include "strategy/server_plan.h"
 
 namespace starling {
 
@@ -14,9 +16,8 @@ namespace {
 
 Settings settings_from_launcher(const Job& job) {
   Settings settings;
-  settings.workers = job.size;
   if (!job.settings.empty()) read_settings(job.settings, "the launcher's settings", settings);
-  settings.workers = job.size;
+  settings.workers = job.size - server_processes(settings);
   check_settings(settings);
   return settings;
 }
@@ -40,24 +41,36 @@ Dist::Dist(torch::nn::Module& module)
     : Dist(model_of(module), settings_from_launcher(job_from_environment()),
            job_from_environment()) {}
 
-Dist::Dist(Model model, Settings settings, Job job)
+Dist::Dist(Model model, Settings settings, Job job, Workload workload)
     : settings_(std::move(settings)), job_(std::move(job)), model_(std::move(model)) {
   start_log(fmt::format("rank {}", job_.rank),
             spdlog::level::from_str(log_level_from_environment()));
+  const auto slow = slow_worker(settings_);
+  if (slow && slow->rank == job_.rank) slowness_ = slow->factor;
   member_.emplace(join(loop_, job_));
-  strategy_ = make_strategy(settings_, comm());
-  make_buckets();
+  workload.buckets = make_buckets();
+  strategy_ = make_strategy(settings_, comm(), std::move(workload));
   watch_backward();
   run("agreeing on the first weights", strategy_->start(model_.replica()));
+  computing_since_ = loop_.now();
 }
 
 Dist::~Dist() { *self_ = nullptr; }
 
+bool Dist::leads() {
+  for (int rank = 0; rank < this->rank(); ++rank) {
+    if (!comm().is_lost(rank)) return false;
+  }
+  return true;
+}
+
 // From the last parameter to the first, which is about the order in which their gradients become
 // known.
-void Dist::make_buckets() {
-  const std::size_t enough = static_cast<std::size_t>(settings_.bucket_kb) * 1000 / sizeof(float);
-  const std::span<float> gradients = model_.replica().gradients;
+std::vector<Range> Dist::make_buckets() {
+  std::size_t enough = static_cast<std::size_t>(settings_.bucket_kb) * 1000 / sizeof(float);
+  if (wants_one_bucket(settings_)) enough = model_.replica().gradients.size();
+  if (settings_.factors) enough = 0;  // a bucket for each parameter
+  const Replica replica = model_.replica();
   std::vector<Range> ranges;
   std::vector<int> counts;
   for (std::size_t i = model_.model().parameters.size(); i-- > 0;) {
@@ -71,10 +84,18 @@ void Dist::make_buckets() {
   }
   buckets_ = std::vector<BucketState>(ranges.size());
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    buckets_[i].bucket = {static_cast<int>(i),
-                          gradients.subspan(ranges[i].begin, ranges[i].size())};
+    buckets_[i].bucket = {static_cast<int>(i), ranges[i],
+                          replica.gradients.subspan(ranges[i].begin, ranges[i].size()),
+                          replica.weights.subspan(ranges[i].begin, ranges[i].size())};
     buckets_[i].parameters = buckets_[i].missing = counts[i];
   }
+  if (settings_.factors) {
+    for (const auto& [parameter, trace] : model_.model().dense) {
+      buckets_[buckets_.size() - 1 - parameter].dense = trace.get();
+      trace->enabled = true;
+    }
+  }
+  return ranges;
 }
 
 // The autograd engine tells when a parameter's gradient is there. On the CPU it does so in the
@@ -111,7 +132,17 @@ void Dist::gradient_ready(std::size_t index) {
 }
 
 void Dist::start(BucketState& bucket) {
+  bucket.bucket.factors = bucket.dense == nullptr ? std::nullopt : bucket.dense->factors();
   bucket.running.emplace(strategy_->after_backward(bucket.bucket));
+}
+
+// A worker that is to be slow waits after the backward pass for as long as it would then have
+// taken.
+void Dist::slow_down() {
+  if (slowness_ == 1) return;
+  const Time computed = loop_.now() - computing_since_;
+  const Time idle(std::llround(static_cast<double>(computed.count()) * (slowness_ - 1)));
+  loop_.run(sleep_until(loop_, loop_.now() + idle));
 }
 
 Task<> Dist::all_buckets() {
@@ -126,6 +157,7 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
     ++pass_;
     return false;
   }
+  slow_down();
   // A parameter that the loss did not depend on has not been announced; its bucket starts now.
   model_.reclaim_gradients();
   for (BucketState& bucket : buckets_) {
@@ -136,11 +168,26 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
     bucket.running.reset();
     bucket.missing = bucket.parameters;
   }
-  optimizer.step();
+  if (!strategy_->updates_weights()) optimizer.step();
   run("the exchange of weights", strategy_->after_update(model_.replica()));
   model_.zero_gradients();
   pass_ = 0;
+  computing_since_ = loop_.now();
   return true;
+}
+
+std::uint64_t Dist::next_batch(std::optional<std::uint64_t> before) {
+  const Time begin = loop_.now();
+  std::uint64_t batch = 0;
+  loop_.run(within(loop_, begin + job_.timeout, "asking for work", ask_for_batch(before, batch)));
+  waited_ += loop_.now() - begin;
+  computing_since_ = loop_.now();
+  return batch;
+}
+
+Task<> Dist::ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& batch) {
+  Task<std::uint64_t> next = strategy_->next_batch(before);
+  batch = co_await next;
 }
 
 void Dist::finish() { run("agreeing on the final model", strategy_->finish(model_.replica())); }

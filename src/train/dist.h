@@ -30,11 +30,11 @@ class Dist {
  public:
   // The job and its settings come from the launcher. All workers begin with rank 0's weights.
   explicit Dist(torch::nn::Module& module);
-  Dist(Model model, Settings settings, Job job);
+  Dist(Model model, Settings settings, Job job, Workload workload = {});
   ~Dist();
 
   int rank() { return comm().rank(); }
-  int size() { return comm().size(); }
+  int size() const { return settings_.workers; }
 
   // One step: brings the gradients together, lets the optimizer update, mixes weights, clears the
   // gradients, each as the strategy has it. With backward_passes = k only every k-th call does
@@ -44,6 +44,11 @@ class Dist {
   void finish();
 
   // For the built-in trainer.
+  Strategy& strategy() { return *strategy_; }
+  // The lowest rank that is left, which speaks for all.
+  bool leads();
+  std::uint64_t next_batch(std::optional<std::uint64_t> before);
+  void stop_all() { run("asking all to stop", strategy_->stop()); }
   TcpComm& comm() { return member_->comm(); }
   TcpLoop& loop() { return loop_; }
   FlatModel& model() { return model_; }
@@ -56,15 +61,18 @@ class Dist {
  private:
   struct BucketState {
     Bucket bucket;
-    int parameters = 0;  // how many it holds
-    int missing = 0;     // how many of them have no gradient yet in this step
+    int parameters = 0;                 // how many it holds
+    const DenseTrace* dense = nullptr;  // if it is the matrix of a dense layer
+    int missing = 0;                    // how many of them have no gradient yet in this step
     std::optional<Running> running;
   };
 
-  void make_buckets();
+  std::vector<Range> make_buckets();
   void watch_backward();
   void gradient_ready(std::size_t bucket);
   void start(BucketState& bucket);
+  void slow_down();
+  Task<> ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& batch);
   Task<> all_buckets();
   bool last_pass() const { return pass_ + 1 >= settings_.backward_passes; }
 
@@ -79,6 +87,8 @@ class Dist {
   std::shared_ptr<Dist*> self_;  // what the hooks look at; they may outlive us
   int pass_ = 0;
   Time waited_{0};
+  double slowness_ = 1;  // by how much this worker is slowed down on purpose
+  Time computing_since_{0};
 };
 
 }  // namespace starling

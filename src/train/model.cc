@@ -20,9 +20,9 @@ struct MnistCnn : nn::Module {
   nn::Conv2d conv1{register_module("conv1", nn::Conv2d(1, 10, 5))};
   nn::Conv2d conv2{register_module("conv2", nn::Conv2d(10, 20, 5))};
   nn::Dropout2d drop2{register_module("drop2", nn::Dropout2d())};
-  nn::Linear fc1{register_module("fc1", nn::Linear(320, 50))};
+  Dense fc1{register_module("fc1", Dense(320, 50))};
   nn::Dropout drop1{register_module("drop1", nn::Dropout())};
-  nn::Linear fc2{register_module("fc2", nn::Linear(50, 10))};
+  Dense fc2{register_module("fc2", Dense(50, 10))};
 
   Tensor forward(Tensor x) {
     x = torch::relu(torch::max_pool2d(conv1(x), 2));
@@ -37,7 +37,7 @@ struct Cnn3 : nn::Module {
   nn::Conv2d conv1{register_module("conv1", nn::Conv2d(nn::Conv2dOptions(1, 16, 3).padding(1)))};
   nn::Conv2d conv2{register_module("conv2", nn::Conv2d(nn::Conv2dOptions(16, 32, 3).padding(1)))};
   nn::Conv2d conv3{register_module("conv3", nn::Conv2d(nn::Conv2dOptions(32, 64, 3).padding(1)))};
-  nn::Linear fc{register_module("fc", nn::Linear(64 * 3 * 3, 10))};
+  Dense fc{register_module("fc", Dense(64 * 3 * 3, 10))};
 
   Tensor forward(Tensor x) {
     x = torch::max_pool2d(torch::relu(conv1(x)), 2);
@@ -49,8 +49,8 @@ struct Cnn3 : nn::Module {
 
 // One hidden layer and no dropout: with it, runs can be compared number by number.
 struct Mlp : nn::Module {
-  nn::Linear fc1{register_module("fc1", nn::Linear(784, 128))};
-  nn::Linear fc2{register_module("fc2", nn::Linear(128, 10))};
+  Dense fc1{register_module("fc1", Dense(784, 128))};
+  Dense fc2{register_module("fc2", Dense(128, 10))};
 
   Tensor forward(Tensor x) { return fc2(torch::relu(fc1(x.flatten(1)))); }
 };
@@ -94,6 +94,15 @@ Model model_of(torch::nn::Module& module) {
   for (const auto& each : module.named_buffers()) {
     if (each.value().scalar_type() == torch::kFloat)
       model.buffers.emplace_back(each.key(), each.value());
+  }
+  for (const auto& each : module.named_modules("", false)) {
+    const auto dense = std::dynamic_pointer_cast<DenseImpl>(each.value());
+    if (!dense) continue;
+    for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+      if (model.parameters[i].first == each.key() + ".weight") {
+        model.dense.emplace_back(i, dense->trace);
+      }
+    }
   }
   model.set_training = [&module](bool training) { module.train(training); };
   return model;

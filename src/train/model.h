@@ -5,9 +5,12 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "train/dense.h"
 
 namespace starling {
 
@@ -18,6 +21,8 @@ struct Model {
   std::vector<Named> buffers;  // floating-point state that is not trained, e.g. running means
   std::function<torch::Tensor(torch::Tensor)> forward;  // images in, one score a class out
   std::function<void(bool training)> set_training;
+  // Which parameters are the matrices of dense layers, and what those see.
+  std::vector<std::pair<std::size_t, std::shared_ptr<DenseTrace>>> dense;
 };
 
 // mnist-cnn, cnn3, mlp or the path of a TorchScript file (*.pt); throws Error for anything else.

@@ -3,13 +3,14 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.h"
-#include "exchange/collect.h"
 #include "net/worker_events.h"
+#include "strategy/server_plan.h"
 #include "train/batches.h"
 #include "train/dist.h"
 #include "train/evaluation.h"
@@ -45,9 +46,15 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings
     return std::make_unique<torch::optim::Adam>(
         parameters, torch::optim::AdamOptions(settings.lr).weight_decay(settings.weight_decay));
   }
-  return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(settings.lr)
-                                                             .momentum(settings.momentum)
-                                                             .weight_decay(settings.weight_decay));
+  if (settings.optimizer == "adagrad") {
+    return std::make_unique<torch::optim::Adagrad>(
+        parameters, torch::optim::AdagradOptions(settings.lr).weight_decay(settings.weight_decay));
+  }
+  return std::make_unique<torch::optim::SGD>(parameters,
+                                             torch::optim::SGDOptions(settings.lr)
+                                                 .momentum(settings.momentum)
+                                                 .nesterov(settings.optimizer == "nesterov")
+                                                 .weight_decay(settings.weight_decay));
 }
 
 json by_purpose(const Ledger& ledger, Direction direction) {
@@ -70,10 +77,12 @@ Task<> report_network(Dist& dist) {
   }
 }
 
-// What rank 0 learns of every worker at the end.
+// What the lead learns of every worker at the end.
 struct WorkerResult {
+  std::int64_t rank;
   double accuracy;
   double waited_seconds;
+  std::uint64_t samples;
   std::uint64_t payload_bytes_sent;
   std::uint64_t wire_bytes_sent;
   std::uint64_t payload_bytes_received;
@@ -87,6 +96,19 @@ json list(const std::vector<WorkerResult>& workers, T WorkerResult::*field) {
   return values;
 }
 
+json as_json(const ServerReport& report) {
+  const auto last = std::ranges::find_if(report.staleness.rbegin(), report.staleness.rend(),
+                                         [](std::uint64_t count) { return count > 0; });
+  const double applied = static_cast<double>(std::max<std::uint64_t>(1, report.applied));
+  return {
+      {"updates", report.updates},
+      {"gradients_applied", report.applied},
+      {"gradients_dropped", report.dropped},
+      {"staleness_mean", static_cast<double>(report.staleness_sum) / applied},
+      {"staleness_max", report.staleness_max},
+      {"staleness_histogram", std::vector<std::uint64_t>(report.staleness.begin(), last.base())}};
+}
+
 class Trainer {
  public:
   Trainer(const Settings& settings, const Job& job)
@@ -94,12 +116,12 @@ class Trainer {
         digits_(load_digits(settings)),
         train_(std::move(digits_.train)),
         test_(std::move(digits_.test)),
-        dist_(seeded_model(settings, job), settings, job),
-        optimizer_(make_optimizer(settings, dist_.model().flat_parameter())),
-        batches_(train_.count(), dist_.size(), settings.batch,
+        batches_(train_.count(), settings.workers, settings.batch,
                  static_cast<std::uint64_t>(settings.seed)),
         steps_(static_cast<std::uint64_t>(
             std::llround(settings.epochs * static_cast<double>(batches_.steps_per_epoch())))),
+        dist_(seeded_model(settings, job), settings, job, workload()),
+        optimizer_(make_optimizer(settings, dist_.model().flat_parameter())),
         network_(report_network(dist_)) {}
 
   void run(const std::filesystem::path& run_folder) {
@@ -107,16 +129,26 @@ class Trainer {
     const std::optional<double> target = target_accuracy(settings_);
     const auto every = static_cast<std::uint64_t>(
         std::ceil(settings_.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
-    for (step_ = 0; step_ < steps_;) {
-      train_step();
-      ++step_;
-      report_progress();
-      if (step_ == steps_ || (every > 0 && step_ % every == 0)) {
+    std::uint64_t evaluated = 0;  // how often it was due
+    std::optional<std::uint64_t> batch;
+    while (true) {
+      batch = dist_.next_batch(batch);
+      const std::uint64_t step = *batch / workers();
+      const bool over = step >= steps_;
+      const std::uint64_t due = every > 0 && !over ? step / every : 0;
+      if (over ? in_step() : due > evaluated) {
+        evaluated = due;
         evaluate();
-        if (target && accuracy_ >= *target) break;
+        const bool reached = target && accuracy_ >= *target;
+        if (reached && in_step()) break;
+        if (reached) dist_.stop_all();
+        stopping_ = reached;
       }
+      if (over) break;
+      train_step(*batch);
+      step_ = step + 1;
+      report_progress();
     }
-    if (steps_ == 0) evaluate();
     conclude(run_folder);
   }
 
@@ -130,8 +162,19 @@ class Trainer {
     return make_model(settings.model);
   }
 
-  void train_step() {
-    const Batches::Batch batch = batches_.batch(step_, dist_.rank());
+  std::uint64_t workers() const { return static_cast<std::uint64_t>(settings_.workers); }
+  bool in_step() { return dist_.strategy().in_step(); }
+
+  Workload workload() const {
+    Workload work;
+    work.batches = steps_ * workers();
+    work.batches_per_epoch = batches_.steps_per_epoch() * workers();
+    return work;
+  }
+
+  void train_step(std::uint64_t number) {
+    const Batches::Batch batch =
+        batches_.batch(number / workers(), static_cast<int>(number % workers()));
     if (!batch.indices.empty()) {
       const auto [images, labels] = train_.pick(batch.indices);
       const torch::Tensor loss =
@@ -141,24 +184,30 @@ class Trainer {
       ++losses_;
     }
     dist_.step(*optimizer_);
-    samples_ += batch.samples_of_all;
+    samples_ += batch.indices.size();
   }
 
   // Averaged gradients must weigh every sample alike, also when the last batch is shared out
   // unevenly.
   double weight(const Batches::Batch& batch) {
-    if (settings_.strategy != "allreduce") return 1;
+    if (!averages_gradients(settings_)) return 1;
     return static_cast<double>(batch.indices.size()) * dist_.size() /
            static_cast<double>(batch.samples_of_all);
   }
 
+  // All together where they go step by step; else the lead alone, while the others go on.
   void evaluate() {
+    if (!in_step() && !dist_.leads()) return;
     const Time begin = dist_.loop().now();
-    const Score mean = evaluate_mean(dist_, test_);
+    const Score mean = in_step() ? evaluate_mean(dist_, test_) : evaluate_own(dist_, test_);
     accuracy_ = mean.accuracy;
     loss_ = mean.loss;
     evaluating_ += dist_.loop().now() - begin;
     report_progress("evaluation");
+  }
+
+  double epochs() const {
+    return static_cast<double>(step_) / static_cast<double>(batches_.steps_per_epoch());
   }
 
   Time training_time() { return dist_.loop().now() - start_ - evaluating_; }
@@ -167,21 +216,21 @@ class Trainer {
   void report_progress(const char* kind = "progress") {
     const Time now = dist_.loop().now();
     const bool evaluation = std::string_view(kind) == "evaluation";
-    if (dist_.rank() != 0) return;
+    if (!dist_.leads()) return;
     if (!evaluation && step_ < steps_ && now - reported_ < std::chrono::milliseconds(250)) return;
     reported_ = now;
     if (losses_ > 0) train_loss_ = loss_sum_ / losses_;
     loss_sum_ = 0;
     losses_ = 0;
-    json event = {
-        {"event", kind},
-        {"step", step_},
-        {"steps", steps_},
-        {"epoch", static_cast<double>(step_) / static_cast<double>(batches_.steps_per_epoch())},
-        {"time", seconds(now - start_)},
-        {"loss", train_loss_},
-        {"samples_per_second", static_cast<double>(samples_) / seconds(training_time())},
-        {"payload_bytes_sent", dist_.comm().ledger().total(Direction::sent).payload}};
+    json event = {{"event", kind},
+                  {"step", step_},
+                  {"steps", steps_},
+                  {"epoch", epochs()},
+                  {"time", seconds(now - start_)},
+                  {"loss", train_loss_},
+                  {"samples_per_second",
+                   epochs() * static_cast<double>(train_.count()) / seconds(training_time())},
+                  {"payload_bytes_sent", dist_.comm().ledger().total(Direction::sent).payload}};
     if (evaluation) {
       event["accuracy"] = accuracy_;
       event["test_loss"] = loss_;
@@ -191,45 +240,87 @@ class Trainer {
 
   void conclude(const std::filesystem::path& run_folder) {
     const Time trained = training_time();
+    if (!in_step() && !stopping_) step_ = steps_;  // the last of them were others'
     const Score own = evaluate_own(dist_, test_);
     dist_.finish();
+    if (!in_step()) evaluate();
 
-    std::vector<WorkerResult> workers(static_cast<std::size_t>(dist_.size()));
     const ByteCount sent = dist_.comm().ledger().total(Direction::sent);
     const ByteCount received = dist_.comm().ledger().total(Direction::received);
-    workers[static_cast<std::size_t>(dist_.rank())] = {own.accuracy,     seconds(dist_.waited()),
-                                                       sent.payload,     sent.wire,
-                                                       received.payload, received.wire};
-    dist_.run("collecting the results", all_gather(dist_.comm(), kControlChannel,
-                                                   std::as_writable_bytes(std::span(workers))));
-    if (dist_.rank() == 0) {
+    std::vector<WorkerResult> results = {{dist_.rank(), own.accuracy, seconds(dist_.waited()),
+                                          samples_, sent.payload, sent.wire, received.payload,
+                                          received.wire}};
+    dist_.run("collecting the results", collect(results));
+    if (dist_.leads()) {
       save_model(run_folder / "model.safetensors");
-      const double train_seconds = seconds(trained);
-      report_event(
-          dist_.job(),
-          {{"event", "result"},
-           {"strategy", settings_.strategy},
-           {"workers", dist_.size()},
-           {"model", settings_.model},
-           {"data", settings_.data},
-           {"parameters", dist_.model().replica().gradients.size()},
-           {"accuracy", accuracy_},
-           {"loss", loss_},
-           {"worker_accuracy", list(workers, &WorkerResult::accuracy)},
-           {"epochs", static_cast<double>(step_) / static_cast<double>(batches_.steps_per_epoch())},
-           {"steps", step_},
-           {"samples", samples_},
-           {"seconds", seconds(dist_.loop().now() - start_)},
-           {"train_seconds", train_seconds},
-           {"samples_per_second", static_cast<double>(samples_) / train_seconds},
-           {"waited_seconds", list(workers, &WorkerResult::waited_seconds)},
-           {"payload_bytes_sent", list(workers, &WorkerResult::payload_bytes_sent)},
-           {"wire_bytes_sent", list(workers, &WorkerResult::wire_bytes_sent)},
-           {"payload_bytes_received", list(workers, &WorkerResult::payload_bytes_received)},
-           {"wire_bytes_received", list(workers, &WorkerResult::wire_bytes_received)}});
+      report_result(results, trained);
     }
     // Nobody hangs up while another still reads.
-    dist_.run("the last barrier", barrier(dist_.comm(), kControlChannel));
+    dist_.run("parting", part_from_all());
+  }
+
+  // Every worker that is left sends the lead its results, in the lead's own list.
+  Task<> collect(std::vector<WorkerResult>& results) {
+    if (!dist_.leads()) {
+      co_await dist_.comm().send(lead(), kControlChannel, std::as_bytes(std::span(results)));
+      co_return;
+    }
+    for (int rank = dist_.rank() + 1; rank < settings_.workers; ++rank) {
+      WorkerResult result;
+      try {
+        co_await dist_.comm().receive(rank, kControlChannel, object_bytes(result));
+        results.push_back(result);
+      } catch (const PeerLost&) {
+        if (!survives_losses(settings_)) throw;
+      }
+    }
+  }
+  Task<> part_from_all() {
+    if (!dist_.leads()) {
+      co_await dist_.comm().receive(lead(), kControlChannel, Bytes());
+      co_return;
+    }
+    for (int rank = dist_.rank() + 1; rank < settings_.workers; ++rank) {
+      if (!dist_.comm().is_lost(rank)) {
+        co_await dist_.comm().send(rank, kControlChannel, ConstBytes());
+      }
+    }
+  }
+  int lead() {
+    int rank = 0;
+    while (dist_.comm().is_lost(rank)) ++rank;
+    return rank;
+  }
+
+  void report_result(const std::vector<WorkerResult>& workers, Time trained) {
+    const double train_seconds = seconds(trained);
+    std::uint64_t samples = 0;
+    for (const WorkerResult& worker : workers) samples += worker.samples;
+    json result = {{"event", "result"},
+                   {"strategy", settings_.strategy},
+                   {"workers", settings_.workers},
+                   {"model", settings_.model},
+                   {"data", settings_.data},
+                   {"parameters", dist_.model().replica().gradients.size()},
+                   {"accuracy", accuracy_},
+                   {"loss", loss_},
+                   {"worker_rank", list(workers, &WorkerResult::rank)},
+                   {"worker_accuracy", list(workers, &WorkerResult::accuracy)},
+                   {"worker_samples", list(workers, &WorkerResult::samples)},
+                   {"epochs", static_cast<double>(samples) / static_cast<double>(train_.count())},
+                   {"steps", step_},
+                   {"samples", samples},
+                   {"seconds", seconds(dist_.loop().now() - start_)},
+                   {"train_seconds", train_seconds},
+                   {"samples_per_second", static_cast<double>(samples) / train_seconds},
+                   {"waited_seconds", list(workers, &WorkerResult::waited_seconds)},
+                   {"payload_bytes_sent", list(workers, &WorkerResult::payload_bytes_sent)},
+                   {"wire_bytes_sent", list(workers, &WorkerResult::wire_bytes_sent)},
+                   {"payload_bytes_received", list(workers, &WorkerResult::payload_bytes_received)},
+                   {"wire_bytes_received", list(workers, &WorkerResult::wire_bytes_received)}};
+    if (const auto servers = dist_.strategy().server_report())
+      result["servers"] = as_json(*servers);
+    report_event(dist_.job(), result);
   }
 
   void save_model(const std::filesystem::path& file) {
@@ -250,14 +341,15 @@ class Trainer {
   Digits digits_;
   Images train_;
   Images test_;
+  Batches batches_;
+  std::uint64_t steps_;  // of each worker, if they share the work evenly
   Dist dist_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  Batches batches_;
-  std::uint64_t steps_;
   Running network_;
 
   std::uint64_t step_ = 0;
-  std::uint64_t samples_ = 0;
+  bool stopping_ = false;      // this worker has asked all to stop
+  std::uint64_t samples_ = 0;  // that this worker has trained on
   Time start_{0}, evaluating_{0}, reported_{0};
   double loss_sum_ = 0;
   int losses_ = 0;

@@ -155,12 +155,12 @@ TEST_F(Train, RefusesWrongInputsInOneLine) {
       {{"--data", "mnist", "--data-folder", "/nonexistent"}, {"/nonexistent", "--data synthetic"}},
       {{"--data", "mnist", "--data-folder", data},
        {"train-images-idx3-ubyte is truncated", "make mnist"}},
-      {{"--data", "nosuch"}, {"'nosuch'", "mnist and synthetic"}},
+      {{"--data", "nosuch"}, {"'nosuch'", "mnist, synthetic"}},
       {{"--passes", "9"}, {"passes = 9", "2 workers", "it can only be 1"}},
       {{"--model", "nosuch"}, {"'nosuch'", "mnist-cnn, cnn3, mlp"}},
       {{"--model", "nosuch.pt"}, {"nosuch.pt"}},
       {{"--model", bad_model}, {"bad.pt is not a TorchScript file", "torch.jit.script"}},
-      {{"--strategy", "nosuch"}, {"'nosuch'", "allreduce, pairwise"}},
+      {{"--strategy", "nosuch"}, {"'nosuch'", "allreduce, server"}},
       {{"--lr", "abc"}, {"--lr abc", "a number from 0"}},
       {{"--batch", "0"}, {"--batch 0", "a whole number from 1"}},
       {{"--epochs", "-1"}, {"--epochs -1"}},
@@ -168,7 +168,7 @@ TEST_F(Train, RefusesWrongInputsInOneLine) {
       {{"--settings", "/no/such.toml"}, {"/no/such.toml"}},
       {{"--settings", bad_toml}, {"bad.toml:1"}},
       {{"--settings", odd_toml}, {"odd.toml", "'wrokers'"}},
-      {{"--system", "nosuch"}, {"'nosuch'", "horovod, pairwise"}},
+      {{"--system", "nosuch"}, {"'nosuch'", "horovod, huawei-ring"}},
       {{"--run", "/proc/no/such"}, {"/proc/no/such", "--run"}},
   };
   for (const Wrong& wrong : all) {

@@ -35,6 +35,9 @@ struct Collector {
   void operator()(const char* name, const std::string& value, const char*) const {
     values[name] = value;
   }
+  void operator()(const char* name, bool value, const char*) const {
+    values[name] = value ? "true" : "false";
+  }
   template <class Number>
   void operator()(const char* name, Number value, const char*, Number, Number) const {
     values[name] = fmt::format("{}", value);  // as many digits as it takes to read it back
@@ -53,6 +56,7 @@ struct Filler {
   void operator()(const char* name, std::string& value, const char*) const {
     value = fmt::format("{} \"{}\" 'a' \\b\\n ü\n\t{}", value, name, ++count);
   }
+  void operator()(const char*, bool& value, const char*) const { value = !value; }
   void operator()(const char*, int& value, const char*, int low, int high) const {
     value = value == low ? high : low;
   }
@@ -161,6 +165,13 @@ struct Spoiler {
     }
     accept(name, "\"\"");
   }
+  void operator()(const char* name, bool, const char*) const {
+    for (const char* value : {"\"true\"", "1", "0.0", "[true]"}) {
+      refuse(name, value, "must be true or false");
+    }
+    accept(name, "true");
+    accept(name, "false");
+  }
   void operator()(const char* name, int, const char*, int low, int high) const {
     const std::string why = fmt::format("must be a whole number from {} to {}", low, high);
     for (const char* value : {"\"3\"", "1.5", "3.0", "true", "[3]"}) refuse(name, value, why);
@@ -177,8 +188,8 @@ struct Spoiler {
     }
     refuse(name, fmt::format("{:.6f}", low - 1e-6), why);
     refuse(name, fmt::format("{:.6f}", high + 1e-6), why);
-    accept(name, fmt::format("{:.1f}", low));
-    accept(name, fmt::format("{:.1f}", high));
+    accept(name, fmt::format("{}", low));
+    accept(name, fmt::format("{}", high));
   }
 };
 
@@ -227,9 +238,7 @@ TEST(CheckSettings, RefusesAStrategyThatIsNone) {
   for (const char* name : {"pairwse", "", "all", "reduce", "Pairwise", "allreduce,", " allreduce",
                            "allreduce, pairwise"}) {
     EXPECT_EQ(check([&](Settings& s) { s.strategy = name; }),
-              fmt::format("there is no strategy '{}'; there are allreduce, pairwise, exponential, "
-                          "local, single",
-                          name));
+              fmt::format("there is no strategy '{}'; there are {}", name, kStrategyNames));
   }
 }
 
@@ -274,10 +283,77 @@ TEST(CheckSettings, RefusesAnExchangeWithoutAllreduce) {
 }
 
 TEST(CheckSettings, RefusesAnOptimizerOrDataSetThatIsNone) {
-  EXPECT_EQ(check([](Settings& s) { s.optimizer = "adagrad"; }),
-            "there is no optimizer 'adagrad'; there are sgd and adam");
+  EXPECT_EQ(check([](Settings& s) { s.optimizer = "lbfgs"; }),
+            "there is no optimizer 'lbfgs'; there are sgd, nesterov, adagrad, adam");
+  EXPECT_EQ(check([](Settings& s) { s.optimizer = "nesterov", s.momentum = 0; }),
+            "nesterov needs a momentum; use --momentum 0.9, or optimizer sgd");
   EXPECT_EQ(check([](Settings& s) { s.data = "cifar"; }),
-            "there is no data set 'cifar'; there are mnist and synthetic");
+            "there is no data set 'cifar'; there are mnist, synthetic");
+}
+
+std::string check_server(const std::function<void(Settings&)>& change) {
+  return check([&](Settings& s) {
+    s.strategy = "server";
+    change(s);
+  });
+}
+
+TEST(CheckSettings, TakesWhatServersCanDo) {
+  const std::vector<std::function<void(Settings&)>> good = {
+      [](Settings&) {},
+      [](Settings& s) { s.servers = 0, s.placement = "workers"; },
+      [](Settings& s) { s.servers = 7; },
+      [](Settings& s) { s.gate = "ssp", s.delay_bound = 0; },
+      [](Settings& s) { s.gate = "quorum", s.quorum = 4; },
+      [](Settings& s) { s.gate = "ssp", s.eager = true; },
+      [](Settings& s) { s.gate = "async", s.push_every = 2, s.fetch_every = 3; },
+      [](Settings& s) { s.gate = "async", s.lag = 2, s.staleness = "scale"; },
+      [](Settings& s) { s.gate = "epoch", s.group = 2; },
+      [](Settings& s) { s.group = 0; },
+      [](Settings& s) { s.slow = "3:5"; },
+  };
+  for (const auto& change : good) EXPECT_EQ(check_server(change), "no error");
+}
+
+TEST(CheckSettings, RefusesWhatServersCannotDo) {
+  EXPECT_EQ(check_server([](Settings& s) { s.gate = "bps"; }),
+            "there is no gate 'bps'; there are bsp, ssp, async, value, quorum, epoch");
+  EXPECT_EQ(check_server([](Settings& s) { s.placement = "moon"; }),
+            "there is no placement 'moon'; there are apart, workers");
+  EXPECT_EQ(check_server([](Settings& s) { s.staleness = "ignore"; }),
+            "there is no way to handle staleness 'ignore'; there are plain, scale, compensate");
+  EXPECT_EQ(check_server([](Settings& s) { s.gate = "quorum", s.quorum = 5; }),
+            "quorum = 5 can never be reached by 4 workers; it goes from 1 to 4");
+  EXPECT_EQ(check_server([](Settings& s) { s.servers = 5, s.placement = "workers"; }),
+            "5 servers do not fit on 4 workers; with placement = workers there can be 1 to 4");
+  EXPECT_EQ(check_server([](Settings& s) { s.replicas = 3; }),
+            "replicas = 3 needs more than 1 server; there can be as many as servers at the most");
+  EXPECT_EQ(check_server([](Settings& s) { s.replicas = 2, s.servers = 2; }),
+            "replicas = 2: replicated shards are not built yet; it can only be 1");
+  EXPECT_EQ(check_server([](Settings& s) { s.group = 3; }),
+            "4 workers cannot be shared out evenly in groups of 3; group must divide workers");
+  EXPECT_EQ(check_server([](Settings& s) { s.gate = "value", s.lag = 1; }),
+            "a value bound and delay compensation need to know what each worker computes on; leave "
+            "out push_every, fetch_every, lag and eager");
+  EXPECT_EQ(check_server([](Settings& s) { s.eager = true, s.fetch_every = 2; }),
+            "eager weights need no fetching; leave out fetch_every, or eager");
+  EXPECT_EQ(check_server([](Settings& s) { s.factors = true, s.push_every = 2; }),
+            "factors are of one batch of one worker; leave out push_every, lag, backward_passes and "
+            "group, or factors");
+  EXPECT_EQ(check([](Settings& s) { s.gate = "async"; }),
+            "servers, placement, group, gate, staleness, eager, factors, lag, push_every and "
+            "fetch_every go with server, not with pairwise; leave them out, or use strategy server");
+}
+
+TEST(CheckSettings, RefusesASlowWorkerThatIsNotUnderstood) {
+  for (const char* slow : {"3", "3:", ":5", "3:x", "-1:5", "3:0.5", "3:5:1", "3:2000"}) {
+    EXPECT_EQ(check([&](Settings& s) { s.slow = slow; }),
+              fmt::format("slow = '{}' is not understood; write it like 3:5, for worker 3 slowed "
+                          "five times (1 to 1000)",
+                          slow));
+  }
+  EXPECT_EQ(check([](Settings& s) { s.slow = "4:2"; }),
+            "slow = '4:2': there is no worker 4; workers are counted from 0 to 3");
 }
 
 TEST(CheckSettings, RefusesAGoalThatIsNotUnderstood) {

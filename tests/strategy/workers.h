@@ -81,8 +81,10 @@ class Workers {
     run([this, buckets](std::size_t rank) {
       std::vector<Task<>> tasks;
       for (int i = 0; i < buckets; ++i) {
+        const Range range = part(gradients[rank].size(), static_cast<std::size_t>(buckets),
+                                 static_cast<std::size_t>(i));
         tasks.push_back(strategies_[rank]->after_backward(
-            {i, part_of(std::span<float>(gradients[rank]), buckets, i)}));
+            {i, range, part_of(std::span<float>(gradients[rank]), buckets, i), {}}));
       }
       return all(std::move(tasks));
     });

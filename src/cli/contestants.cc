@@ -1,0 +1,36 @@
+#include "cli/contestants.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace starling {
+
+void run_contestant(const LaunchPlan& plan, const std::string& who,
+                    const std::function<void(const nlohmann::json&)>& on_report) {
+  const LaunchResult outcome = launch(plan, [&](int, std::string_view line) {
+    const auto event = nlohmann::json::parse(line, nullptr, false);
+    if (event.is_object()) on_report(event);
+  });
+  if (outcome.interrupted) throw CLI::RuntimeError(130);
+  if (outcome.exit_code != 0) throw Error(who + ": " + outcome.error);
+}
+
+std::vector<std::string> shell_reporting(const std::string& script) {
+  return {"/bin/sh", "-c", script + " > /dev/fd/$STARLING_EVENTS_FD"};
+}
+
+bool is_peer_here(const std::string& name) {
+  return std::filesystem::exists(std::filesystem::path(own_program()).parent_path() / name);
+}
+
+std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+}  // namespace starling

@@ -1,0 +1,25 @@
+// What the benchmarks share: running a contestant, ours or a peer's, and taking in the JSON lines
+// it reports.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "net/launcher.h"
+
+namespace starling {
+
+// Throws Error, beginning with `who`, if it fails, and the exit code on Ctrl-C.
+void run_contestant(const LaunchPlan& plan, const std::string& who,
+                    const std::function<void(const nlohmann::json&)>& on_report);
+
+// A peer prints JSON lines, which a shell sends down the pipe that our workers report by.
+std::vector<std::string> shell_reporting(const std::string& script);
+
+bool is_peer_here(const std::string& name);
+std::string own_program();
+double median(std::vector<double> values);
+
+}  // namespace starling

@@ -1,0 +1,161 @@
+#include "server/block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "exchange/vector_math.h"
+
+namespace starling {
+
+Block::Block(Loop& loop, const Options& options, const Gate& gate, ServerReport& report)
+    : gate_(gate),
+      staleness_(options.staleness),
+      report_(report),
+      keep_reads_(!gate.reads_alone() && options.workers > 1),
+      optimizer_(make_server_optimizer(options.optimizer, options.elements)),
+      weights_(options.elements),
+      workers_(static_cast<std::size_t>(options.workers)),
+      arrivals_(loop),
+      changed_(loop) {
+  for (Worker& worker : workers_) {
+    worker.gradient.resize(options.elements);
+    if (keep_reads_) worker.read.resize(options.elements);
+  }
+  waiting_.reserve(workers_.size());
+  chosen_.reserve(workers_.size());
+  merged_.reserve(workers_.size());
+}
+
+int Block::active_workers() const {
+  return static_cast<int>(std::ranges::count(workers_, true, &Worker::active));
+}
+
+std::uint64_t Block::closed() const {
+  std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
+  for (const Worker& worker : workers_) {
+    if (worker.active) smallest = std::min(smallest, worker.clock);
+  }
+  return smallest;
+}
+
+bool Block::is_waiting(int worker) const {
+  return std::ranges::find(waiting_, worker, &Push::worker) != waiting_.end();
+}
+
+double Block::distance_after(std::size_t i) const {
+  if (std::ranges::find(workers_, true, &Worker::computing) == workers_.end()) return 0;
+  std::vector<float> gradient = of(waiting_[i].worker).gradient;
+  std::vector<float> after = weights_;
+  const double lr_factor = correct(waiting_[i], gradient);
+  optimizer_->copy()->update(after, gradient, lr_factor);
+  double largest = 0;
+  for (const Worker& worker : workers_) {
+    if (!worker.computing) continue;
+    for (std::size_t e = 0; e < after.size(); ++e) {
+      largest = std::max(largest, std::abs(static_cast<double>(after[e] - worker.read[e])));
+    }
+  }
+  return largest;
+}
+
+void Block::have_weights() {
+  has_weights_ = true;
+  changed_.ring();
+}
+
+void Block::arrived(const Push& push) {
+  STARLING_CHECK(!is_waiting(push.worker), "worker {} pushed twice", push.worker);
+  Worker& worker = of(push.worker);
+  worker.clock = push.clock + 1;
+  worker.computing = false;
+  if (gate_.drops_late() && push.version < version_) {
+    ++report_.dropped;
+  } else {
+    waiting_.push_back(push);
+  }
+  arrivals_.ring();
+}
+
+Task<> Block::until_applied(int worker) {
+  while (is_waiting(worker)) co_await changed_.rung();
+}
+
+Task<std::span<const float>> Block::read(int worker) {
+  while (!has_weights_ || !gate_.may_read(*this, worker)) co_await changed_.rung();
+  Worker& reader = of(worker);
+  reader.computing = reader.active;
+  if (!keep_reads_) co_return weights_;
+  std::ranges::copy(weights_, reader.read.begin());
+  co_return reader.read;
+}
+
+void Block::leave(int worker) {
+  of(worker).active = false;
+  of(worker).computing = false;
+  arrivals_.ring();
+}
+
+Task<> Block::keep_up() {
+  while (true) {
+    co_await arrivals_.rung();
+    settle();
+  }
+}
+
+void Block::settle() {
+  while (!waiting_.empty()) {
+    chosen_.clear();
+    gate_.choose(*this, chosen_);
+    if (chosen_.empty()) break;
+    apply_chosen();
+    if (gate_.drops_late()) drop_late();
+  }
+  changed_.ring();
+}
+
+// The mean of the chosen gradients is formed in the first one's place.
+void Block::apply_chosen() {
+  merged_.clear();
+  for (std::size_t i : chosen_) merged_.push_back(waiting_[i]);
+  std::erase_if(waiting_, [&](const Push& push) {
+    return std::ranges::find(merged_, push.worker, &Push::worker) != merged_.end();
+  });
+  const std::span<float> mean = of(merged_.front().worker).gradient;
+  double lr_factor = 1;
+  for (const Push& push : merged_) {
+    report_.count(version_ - push.version);
+    const std::span<float> gradient = of(push.worker).gradient;
+    lr_factor = std::min(lr_factor, correct(push, gradient));
+    if (push.worker != merged_.front().worker) add(mean, gradient);
+  }
+  if (merged_.size() > 1) scale(mean, 1.0f / static_cast<float>(merged_.size()));
+  optimizer_->update(weights_, mean, lr_factor);
+  ++version_;
+  ++report_.updates;
+  if (follower_) follower_(*this, merged_);
+}
+
+void Block::drop_late() {
+  report_.dropped +=
+      std::erase_if(waiting_, [&](const Push& push) { return push.version < version_; });
+}
+
+double Block::correct(const Push& push, std::span<float> gradient) const {
+  const std::uint64_t delay = version_ - push.version;
+  if (staleness_.kind == StalenessRule::Kind::scale) {
+    return 1.0 / static_cast<double>(std::max<std::uint64_t>(1, delay));
+  }
+  if (staleness_.kind == StalenessRule::Kind::compensate && delay > 0) {
+    const auto lambda = static_cast<float>(staleness_.lambda);
+    const std::vector<float>& then = of(push.worker).read;
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      const float g = gradient[i];
+      gradient[i] = g + lambda * g * g * (weights_[i] - then[i]);
+    }
+  }
+  return 1;
+}
+
+}  // namespace starling

@@ -1,0 +1,128 @@
+// Block: a stretch of the model at its server, with the optimizer that updates it and the gradients
+// that wait to be applied. Everything a replica would have to follow is here: the weights, the
+// optimizer, the version and the workers' clocks.
+//
+// Words: a worker's *clock* counts its pushes that have arrived; the block's *version* counts the
+// updates made; a gradient's *staleness* is how far the version has moved since the worker read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/bell.h"
+#include "server/gate.h"
+#include "server/optimizer.h"
+#include "server/server_report.h"
+
+namespace starling {
+
+struct Push {
+  int worker;
+  std::uint64_t clock;    // which of the worker's pushes this is, from 0
+  std::uint64_t version;  // of the weights that the gradient was computed on
+};
+
+// What is done about a gradient of staleness d that was computed on w_then.
+struct StalenessRule {
+  enum class Kind {
+    plain,
+    scale,       // the learning rate is divided by d
+    compensate,  // g + lambda g g (w_now - w_then), element by element
+  };
+  Kind kind = Kind::plain;
+  double lambda = 0;
+};
+
+class Block {
+ public:
+  struct Options {
+    std::size_t elements;
+    int workers;
+    OptimizerSettings optimizer;
+    StalenessRule staleness;
+  };
+  // Sees every update: the pushes it was made of, in the order in which they were added up.
+  using Follower = std::function<void(const Block&, std::span<const Push> pushes)>;
+
+  Block(Loop& loop, const Options& options, const Gate& gate, ServerReport& report);
+
+  // What a gate looks at.
+  int workers() const { return static_cast<int>(workers_.size()); }
+  int active_workers() const;
+  bool active(int worker) const { return of(worker).active; }
+  std::uint64_t clock(int worker) const { return of(worker).clock; }
+  std::uint64_t closed() const;  // the smallest clock of an active worker
+  std::uint64_t version() const { return version_; }
+  std::span<const Push> waiting() const { return waiting_; }
+  bool is_waiting(int worker) const;
+  // Whether it has read and not pushed since, and what it has read.
+  bool is_computing(int worker) const { return of(worker).computing; }
+  std::span<const float> read_by(int worker) const { return of(worker).read; }
+  // How far the weights would be from those that any worker computes on, if waiting push i were
+  // applied: the largest difference of an element.
+  double distance_after(std::size_t i) const;
+
+  // The first weights: written in place, then announced.
+  std::span<float> weights() { return weights_; }
+  std::span<const float> weights() const { return weights_; }
+  void have_weights();
+
+  // A push: the worker's gradient is written here, then announced.
+  std::span<float> landing(int worker) { return of(worker).gradient; }
+  void arrived(const Push& push);
+  // Waits until none of the worker's pushes waits any more, so that its next one has a place.
+  Task<> until_applied(int worker);
+
+  // Waits for the gate, then returns what the worker is to be sent; it stays as it is until the
+  // worker's next push has arrived.
+  Task<std::span<const float>> read(int worker);
+
+  // The worker will push no more.
+  void leave(int worker);
+
+  // Applies what arrives, for as long as it runs. What has arrived at the same time is seen
+  // together.
+  Task<> keep_up();
+  // Rings when anything has changed.
+  Bell& changed() { return changed_; }
+
+  void follow(Follower follower) { follower_ = std::move(follower); }
+
+ private:
+  struct Worker {
+    bool active = true;
+    bool computing = false;
+    std::uint64_t clock = 0;
+    std::vector<float> gradient;
+    std::vector<float> read;  // what it computes on, where that may change meanwhile
+  };
+
+  Worker& of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
+  const Worker& of(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
+  void settle();
+  void apply_chosen();
+  void drop_late();
+  // The gradient as the rule for stale ones has it, and the factor for the learning rate.
+  double correct(const Push& push, std::span<float> gradient) const;
+
+  const Gate& gate_;
+  StalenessRule staleness_;
+  ServerReport& report_;
+  bool keep_reads_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<float> weights_;
+  bool has_weights_ = false;
+  std::uint64_t version_ = 0;
+  std::vector<Worker> workers_;
+  std::vector<Push> waiting_;  // in the order of arrival
+  std::vector<std::size_t> chosen_;
+  std::vector<Push> merged_;
+  Bell arrivals_;
+  Bell changed_;
+  Follower follower_;
+};
+
+}  // namespace starling

@@ -1,0 +1,62 @@
+// The clerk hands out the work, a *unit* at a time (the batches of one step of one worker, or of
+// one group). Server 0 keeps one. How it shares out is part of the schedule:
+//
+//   own_share        worker i takes the units i, i + n, i + 2n ..., as bsp has it
+//   whoever_is_free  the next unit goes to whoever asks, so that a slow worker holds nobody up
+//   until_share      own shares, but an epoch ends for all once a share of its units is done: who
+//                    has done its own waits for that, and who has not skips the rest
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/bell.h"
+
+namespace starling {
+
+struct WorkPlan {
+  std::uint64_t units = 0;
+  std::uint64_t units_per_epoch = 1;
+  bool operator==(const WorkPlan&) const = default;
+};
+
+class Clerk {
+ public:
+  enum class Mode { own_share, whoever_is_free, until_share };
+  struct Options {
+    Mode mode = Mode::own_share;
+    double epoch_share = 1;  // until_share
+  };
+  static constexpr std::uint64_t kNoMore = ~std::uint64_t{0};
+
+  Clerk(Loop& loop, const Options& options, int workers);
+
+  void plan(const WorkPlan& plan) { plan_ = plan; }
+  // The worker's next unit, or kNoMore. Asking says that the one before is done.
+  Task<std::uint64_t> next(int worker);
+  // No more work for anybody.
+  void stop();
+  // The worker will ask no more.
+  void leave(int worker);
+
+ private:
+  struct Worker {
+    bool active = true;
+    bool waits = false;  // has done its share of this epoch
+    std::uint64_t last = kNoMore;
+  };
+
+  std::uint64_t epoch_of(std::uint64_t unit) const { return unit / plan_.units_per_epoch; }
+  void end_epoch_if_over();
+
+  Options options_;
+  WorkPlan plan_;
+  std::vector<Worker> workers_;
+  std::uint64_t free_ = 0;        // whoever_is_free: the next unit
+  std::uint64_t epoch_ = 0;       // until_share: the epoch all are in,
+  std::uint64_t epoch_done_ = 0;  // and how much of it is done
+  bool stopped_ = false;
+  Bell changed_;
+};
+
+}  // namespace starling

@@ -1,0 +1,148 @@
+#include "server/client.h"
+
+#include "base/check.h"
+
+namespace starling {
+
+ServerClient::ServerClient(Comm& comm, const Options& options, std::vector<Key> keys)
+    : comm_(comm), options_(options), keys_(std::move(keys)), held_(keys_.size()) {
+  STARLING_CHECK(keys_.size() <= kMaxKeys, "{} keys are more than channels can be had for",
+                 keys_.size());
+}
+
+Task<> ServerClient::hello(const WorkPlan& plan) {
+  for (int server = 0; server < options_.servers; ++server) {
+    std::vector<KeyInfo> infos;
+    for (std::size_t key = 0; key < keys_.size(); ++key) {
+      if (keys_[key].server == server) infos.push_back({key, keys_[key].range.size()});
+    }
+    ControlRequest hello;
+    hello.wants_eager = options_.wants_eager ? 1 : 0;
+    hello.keys = infos.size();
+    hello.units = plan.units;
+    hello.units_per_epoch = plan.units_per_epoch;
+    const int rank = options_.first_server + server;
+    co_await comm_.send(rank, kRequestChannel, object_bytes(hello));
+    co_await comm_.send(rank, kRequestChannel, std::span(infos));
+  }
+}
+
+Task<> ServerClient::put(std::size_t key, std::span<const float> weights) {
+  KeyRequest request;
+  request.flags = KeyRequest::kPut;
+  co_await comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
+  co_await comm_.send(server_of(key), key_channel(key, Purpose::weights), weights);
+}
+
+Task<> ServerClient::push(std::size_t key, std::span<const float> gradient, std::uint64_t clock) {
+  KeyRequest request;
+  request.flags = KeyRequest::kPush;
+  request.clock = clock;
+  request.version = held_[key].version;
+  auto header =
+      comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
+  auto values = comm_.send(server_of(key), key_channel(key, Purpose::gradients), gradient);
+  co_await header;
+  co_await values;
+}
+
+Task<> ServerClient::push(std::size_t key, const Factors& factors, std::size_t offset,
+                          std::uint64_t clock) {
+  KeyRequest request;
+  request.flags = KeyRequest::kPush | KeyRequest::kFactors;
+  request.batch = static_cast<std::uint32_t>(factors.shape.batch);
+  request.inputs = static_cast<std::uint32_t>(factors.shape.inputs);
+  request.outputs = static_cast<std::uint32_t>(factors.shape.outputs);
+  request.offset = offset;
+  request.clock = clock;
+  request.version = held_[key].version;
+  const Channel gradients = key_channel(key, Purpose::gradients);
+  auto header =
+      comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
+  auto activations = comm_.send(server_of(key), gradients, factors.activations);
+  auto errors = comm_.send(server_of(key), gradients, factors.errors);
+  co_await header;
+  co_await activations;
+  co_await errors;
+}
+
+Task<WeightsHeader> ServerClient::push_pull(std::size_t key, std::span<const float> gradient,
+                                            std::uint64_t clock, std::span<float> into) {
+  KeyRequest request;
+  request.flags = KeyRequest::kPush | KeyRequest::kPull;
+  request.clock = clock;
+  request.version = held_[key].version;
+  auto header =
+      comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
+  auto values = comm_.send(server_of(key), key_channel(key, Purpose::gradients), gradient);
+  co_await header;
+  co_await values;  // before its memory changes: `into` may be what it was computed on
+  Task<WeightsHeader> answer = receive_weights(key, into);
+  co_return co_await answer;
+}
+
+Task<WeightsHeader> ServerClient::pull(std::size_t key, std::span<float> into) {
+  KeyRequest request;
+  request.flags = KeyRequest::kPull;
+  co_await comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
+  Task<WeightsHeader> answer = receive_weights(key, into);
+  co_return co_await answer;
+}
+
+Task<WeightsHeader> ServerClient::receive_weights(std::size_t key, std::span<float> into) {
+  const Channel channel = key_channel(key, Purpose::weights);
+  WeightsHeader weights;
+  auto header = comm_.receive(server_of(key), channel, object_bytes(weights));
+  auto values = comm_.receive(server_of(key), channel, into);
+  co_await header;
+  co_await values;
+  co_return weights;
+}
+
+Task<WeightsHeader> ServerClient::next_eager(std::size_t key, std::span<float> into) {
+  const Channel channel = eager_channel(key, Purpose::weights);
+  WeightsHeader weights;
+  auto header = comm_.receive(server_of(key), channel, object_bytes(weights));
+  auto values = comm_.receive(server_of(key), channel, into);
+  co_await header;
+  co_await values;
+  co_return weights;
+}
+
+Task<std::uint64_t> ServerClient::work() {
+  ControlRequest request;
+  request.kind = ControlRequest::Kind::work;
+  WorkReply reply;
+  co_await comm_.send(options_.first_server, kRequestChannel, object_bytes(request));
+  co_await comm_.receive(options_.first_server, kReplyChannel, object_bytes(reply));
+  co_return reply.unit;
+}
+
+Task<> ServerClient::stop() {
+  ControlRequest request;
+  request.kind = ControlRequest::Kind::stop;
+  co_await comm_.send(options_.first_server, kRequestChannel, object_bytes(request));
+}
+
+Task<ServerReport> ServerClient::done() {
+  co_await tell_all(ControlRequest::Kind::done);
+  ServerReport total;
+  for (int server = 0; server < options_.servers; ++server) {
+    ServerReport report;
+    co_await comm_.receive(options_.first_server + server, kReplyChannel, object_bytes(report));
+    total += report;
+  }
+  co_return total;
+}
+
+Task<> ServerClient::bye() { return tell_all(ControlRequest::Kind::bye); }
+
+Task<> ServerClient::tell_all(ControlRequest::Kind kind) {
+  for (int server = 0; server < options_.servers; ++server) {
+    ControlRequest request;
+    request.kind = kind;
+    co_await comm_.send(options_.first_server + server, kRequestChannel, object_bytes(request));
+  }
+}
+
+}  // namespace starling

@@ -1,0 +1,72 @@
+// A worker's side of the parameter server: push gradients, pull weights, by key.
+//
+//   co_await client.hello(plan);
+//   ...
+//   co_await client.push(key, gradient, clock);
+//   client.adopt(key, co_await client.pull(key, weights));
+//
+// Operations on different keys run side by side; those on one key in the order they were begun.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "runtime/comm.h"
+#include "server/clerk.h"
+#include "server/factors.h"
+#include "server/keys.h"
+#include "server/messages.h"
+#include "server/server_report.h"
+
+namespace starling {
+
+class ServerClient {
+ public:
+  struct Options {
+    int first_server = 0;  // server k is rank first_server + k
+    int servers = 1;
+    bool wants_eager = false;
+  };
+
+  ServerClient(Comm& comm, const Options& options, std::vector<Key> keys);
+
+  const std::vector<Key>& keys() const { return keys_; }
+
+  Task<> hello(const WorkPlan& plan);
+  Task<> put(std::size_t key, std::span<const float> weights);
+
+  // A finished push means that the gradient's memory may be reused. `clock` counts the pushes of
+  // the key.
+  Task<> push(std::size_t key, std::span<const float> gradient, std::uint64_t clock);
+  // The same gradient as two factors; the block begins at `offset` in their product.
+  Task<> push(std::size_t key, const Factors& factors, std::size_t offset, std::uint64_t clock);
+  // Both in one request: the answer includes the push.
+  Task<WeightsHeader> push_pull(std::size_t key, std::span<const float> gradient,
+                                std::uint64_t clock, std::span<float> into);
+  Task<WeightsHeader> pull(std::size_t key, std::span<float> into);
+  // Weights that the server sends without being asked.
+  Task<WeightsHeader> next_eager(std::size_t key, std::span<float> into);
+
+  // Says which weights the gradients to come are computed on.
+  void adopt(std::size_t key, const WeightsHeader& weights) { held_[key] = weights; }
+  const WeightsHeader& held(std::size_t key) const { return held_[key]; }
+
+  // What to do next (Clerk::kNoMore: nothing), and a request that nobody do any more.
+  Task<std::uint64_t> work();
+  Task<> stop();
+  // No more pushes; waits for everybody else's last and returns what all servers have seen.
+  Task<ServerReport> done();
+  Task<> bye();
+
+ private:
+  int server_of(std::size_t key) const { return options_.first_server + keys_[key].server; }
+  Task<WeightsHeader> receive_weights(std::size_t key, std::span<float> into);
+  Task<> tell_all(ControlRequest::Kind kind);
+
+  Comm& comm_;
+  Options options_;
+  std::vector<Key> keys_;
+  std::vector<WeightsHeader> held_;
+};
+
+}  // namespace starling

@@ -1,0 +1,64 @@
+// A gate decides when a server acts: which of the gradients that wait make up the next update, and
+// when a worker may read. Everything else about a parameter server is the same for all of them.
+//
+//   bsp     all gradients of a step are one update, and all wait for it
+//   ssp     a gradient is an update as it comes; who is more than s steps ahead of the slowest
+//           waits. s = 0 is bsp
+//   async   a gradient is an update as it comes, nobody waits. It is ssp with s = infinity
+//   value   as async, but an update that would move the weights by Delta or more away from what
+//           some worker is computing on is held
+//   quorum  the first q gradients on the newest weights are one update, later ones are dropped
+//
+// The early end of an epoch is not about updates but about who does what next: see clerk.h.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace starling {
+
+class Block;
+
+class Gate {
+ public:
+  virtual ~Gate() = default;
+
+  // Puts the waiting pushes that make up the next update, as their mean, into `chosen`: as indices
+  // into block.waiting(), in the order in which they are added up. None: not yet.
+  virtual void choose(const Block& block, std::vector<std::size_t>& chosen) const = 0;
+  virtual bool may_read(const Block& block, int worker) const = 0;
+
+  // Whether all workers must be there to the end, so that the loss of one ends the run.
+  virtual bool needs_everybody() const = 0;
+  // Whether nothing is updated while a worker still reads.
+  virtual bool reads_alone() const { return false; }
+  // Whether gradients on any but the newest weights are dropped.
+  virtual bool drops_late() const { return false; }
+};
+
+struct GateSettings {
+  enum class Kind { bsp, ssp, async, value, quorum };
+
+  Kind kind = Kind::bsp;
+  std::uint64_t delay_bound = 0;  // ssp: s
+  double value_bound = 1;         // value: Delta
+  int quorum = 1;                 // quorum: q
+};
+
+std::unique_ptr<Gate> make_gate(const GateSettings& settings);
+
+// One function a gate, each in the file of its name.
+std::unique_ptr<Gate> make_bsp_gate();
+std::unique_ptr<Gate> make_ssp_gate(std::uint64_t delay_bound);
+std::unique_ptr<Gate> make_async_gate();
+std::unique_ptr<Gate> make_value_gate(double value_bound);
+std::unique_ptr<Gate> make_quorum_gate(int quorum);
+
+// What gates share. The most stale of the waiting pushes, the first of equals:
+void choose_most_stale(const Block& block, std::vector<std::size_t>& chosen);
+// All pushes of the round that is due (as many rounds as updates have been), by worker, once every
+// active worker's is there.
+void choose_whole_round(const Block& block, std::vector<std::size_t>& chosen);
+
+}  // namespace starling

@@ -1,0 +1,78 @@
+// What workers and servers say to each other. Requests and replies are of fixed size; where one is
+// followed by values, it says by how many, and the other side checks that against what it holds.
+//
+//   A. hello    on the control channel: the plan of work and the blocks that the worker believes
+//               this server to hold. All workers must say the same.
+//   B. put      on each block's channel, by worker 0: the first weights.
+//   C. push     the gradient of a block, or the two factors it is the product of, with the clock.
+//      pull     answered with the version and the weights when the gate allows; push and pull can
+//               be one request.
+//      eager    on a channel of its own: fresh weights that nobody asked for, for those who said
+//               in their hello that they want them.
+//   D. work     on server 0's control channel: what to do next. stop: nothing more, for anybody.
+//   E. done     no more pushes. Answered with the server's report when everybody is done, so that
+//               whoever pulls after it gets the final weights.
+//   F. bye      no more requests at all.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/comm.h"
+
+namespace starling {
+
+struct ControlRequest {
+  enum class Kind : std::uint32_t { hello, work, stop, done, bye };
+  Kind kind = Kind::hello;
+  std::uint32_t wants_eager = 0;
+  std::uint64_t keys = 0;  // hello: so many KeyInfo follow
+  std::uint64_t units = 0;
+  std::uint64_t units_per_epoch = 1;
+};
+
+struct KeyInfo {
+  std::uint64_t key = 0;
+  std::uint64_t elements = 0;
+  bool operator==(const KeyInfo&) const = default;
+};
+
+struct WorkReply {
+  std::uint64_t unit = 0;
+};
+
+struct KeyRequest {
+  static constexpr std::uint32_t kPut = 1, kPush = 2, kPull = 4, kFactors = 8;
+  std::uint32_t flags = 0;
+  std::uint32_t batch = 0;    // factors: rows of both,
+  std::uint32_t inputs = 0;   // columns of the activations,
+  std::uint32_t outputs = 0;  // columns of the errors,
+  std::uint64_t offset = 0;   // and where the block begins in the outputs x inputs gradient
+  std::uint64_t clock = 0;
+  std::uint64_t version = 0;
+};
+
+struct WeightsHeader {
+  std::uint64_t version = 0;
+  std::uint64_t clock = 0;   // how many of the worker's own pushes are in it
+  std::uint64_t closed = 0;  // how many of every worker's are
+};
+
+// A bound on what a hello may claim: more is a broken or hostile worker.
+inline constexpr std::uint64_t kMaxKeys = 1 << 16;
+inline constexpr std::uint64_t kMaxBlockElements = 1 << 28;
+
+// Two, because a worker that serves as well is asked and asks.
+inline constexpr Channel kRequestChannel{3, Purpose::control, "a request to a server"};
+inline constexpr Channel kReplyChannel{4, Purpose::control, "a server's reply"};
+
+inline Channel key_channel(std::uint64_t key, Purpose purpose) {
+  constexpr std::uint32_t kFirst = 1 << 17;
+  return {kFirst + static_cast<std::uint32_t>(key), purpose,
+          purpose == Purpose::gradients ? "a push" : "a pull"};
+}
+inline Channel eager_channel(std::uint64_t key, Purpose purpose) {
+  constexpr std::uint32_t kFirst = 1 << 18;
+  return {kFirst + static_cast<std::uint32_t>(key), purpose, "an eager scatter"};
+}
+
+}  // namespace starling

@@ -1,0 +1,259 @@
+#include "server/server.h"
+
+#include <fmt/format.h>
+
+#include <list>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/all.h"
+#include "runtime/race.h"
+#include "server/factors.h"
+#include "server/messages.h"
+
+namespace starling {
+
+class Server::Desk {
+ public:
+  Desk(Comm& comm, const ServerOptions& options)
+      : comm_(comm),
+        options_(options),
+        gate_(make_gate(options.gate)),
+        clerk_(comm.loop(), options.clerk, options.workers),
+        workers_(static_cast<std::size_t>(options.workers)),
+        heard_(comm.loop().now()),
+        all_done_(comm.loop()) {}
+
+  Task<> serve() {
+    std::vector<Task<>> attendances;
+    for (int worker = 0; worker < options_.workers; ++worker) {
+      attendances.push_back(attend(worker));
+    }
+    Task<int> until_over = race(all(std::move(attendances)), watch_for_silence());
+    co_await until_over;
+  }
+
+  const ServerReport& report() const { return report_; }
+  void follow(Block::Follower follower) { follower_ = std::move(follower); }
+
+ private:
+  struct Worker {
+    bool wants_eager = false;
+    bool done = false;  // will push no more, for whatever reason
+  };
+  struct Held {
+    KeyInfo info;
+    Block block;
+    Running keeping_up;
+    Held(const KeyInfo& key_info, Loop& loop, const Block::Options& options, const Gate& gate,
+         ServerReport& report)
+        : info(key_info), block(loop, options, gate, report), keeping_up(block.keep_up()) {}
+  };
+
+  int rank_of(int worker) const { return worker * options_.worker_stride; }
+  Worker& of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
+
+  // One worker, from its hello to its bye or its loss.
+  Task<> attend(int worker) {
+    try {
+      co_await greet(worker);
+      std::vector<Task<>> blocks;
+      for (Held& held : blocks_) {
+        blocks.push_back(serve_block(worker, held));
+        if (of(worker).wants_eager) blocks.push_back(scatter_eagerly(worker, held));
+      }
+      Task<int> until_bye = race(serve_control(worker), all(std::move(blocks)));
+      co_await until_bye;
+    } catch (const PeerLost& lost) {
+      const bool in_peace = of(worker).done && lost.rank() == rank_of(worker);
+      if (!in_peace && (gate_->needs_everybody() || lost.rank() != rank_of(worker))) throw;
+      if (!in_peace) spdlog::warn("rank {} was lost; the others go on", lost.rank());
+    }
+    leave(worker);
+  }
+
+  Task<> greet(int worker) {
+    ControlRequest hello;
+    co_await comm_.receive(rank_of(worker), kRequestChannel, object_bytes(hello));
+    heard_ = comm_.loop().now();
+    if (hello.kind != ControlRequest::Kind::hello || hello.keys > kMaxKeys ||
+        hello.units_per_epoch == 0) {
+      throw Error(fmt::format("rank {} did not say hello", rank_of(worker)));
+    }
+    std::vector<KeyInfo> keys(hello.keys);
+    co_await comm_.receive(rank_of(worker), kRequestChannel, std::span(keys));
+    const WorkPlan plan{hello.units, hello.units_per_epoch};
+    of(worker).wants_eager = hello.wants_eager != 0;
+    if (!plan_) {
+      plan_ = plan;
+      clerk_.plan(plan);
+      make_blocks(keys);
+    }
+    const auto same = [](const Held& held, const KeyInfo& key) { return held.info == key; };
+    if (plan != *plan_ || !std::ranges::equal(blocks_, keys, same)) {
+      throw Error(fmt::format("rank {} has another model or another amount of work than the others",
+                              rank_of(worker)),
+                  "all workers must run the same program with the same settings");
+    }
+  }
+
+  void make_blocks(const std::vector<KeyInfo>& keys) {
+    for (const KeyInfo& key : keys) {
+      if (key.elements == 0 || key.elements > kMaxBlockElements || key.key >= kMaxKeys) {
+        throw Error(fmt::format("a worker asks for a block of {} elements", key.elements));
+      }
+      const Block::Options options{key.elements, options_.workers, options_.optimizer,
+                                   options_.staleness};
+      blocks_.emplace_back(key, comm_.loop(), options, *gate_, report_);
+      if (follower_) blocks_.back().block.follow(follower_);
+    }
+  }
+
+  Task<> serve_control(int worker) {
+    const int rank = rank_of(worker);
+    while (true) {
+      ControlRequest request;
+      co_await comm_.receive(rank, kRequestChannel, object_bytes(request));
+      heard_ = comm_.loop().now();
+      switch (request.kind) {
+        case ControlRequest::Kind::work: {
+          WorkReply reply;
+          reply.unit = co_await clerk_.next(worker);
+          co_await comm_.send(rank, kReplyChannel, object_bytes(reply));
+          break;
+        }
+        case ControlRequest::Kind::stop:
+          clerk_.stop();
+          break;
+        case ControlRequest::Kind::done: {
+          leave(worker);
+          while (!everybody_is_done()) co_await all_done_.rung();
+          ServerReport report = report_;
+          co_await comm_.send(rank, kReplyChannel, object_bytes(report));
+          break;
+        }
+        case ControlRequest::Kind::bye:
+          co_return;
+        default:
+          throw Error(fmt::format("rank {} sent a request that makes no sense", rank));
+      }
+    }
+  }
+
+  Task<> serve_block(int worker, Held& held) {
+    const int rank = rank_of(worker);
+    Block& block = held.block;
+    const Channel control = key_channel(held.info.key, Purpose::control);
+    const Channel gradients = key_channel(held.info.key, Purpose::gradients);
+    const Channel weights = key_channel(held.info.key, Purpose::weights);
+    while (true) {
+      KeyRequest request;
+      co_await comm_.receive(rank, control, object_bytes(request));
+      heard_ = comm_.loop().now();
+      if (request.flags & KeyRequest::kPut) {
+        co_await comm_.receive(rank, weights, block.weights());
+        block.have_weights();
+      }
+      if (request.flags & KeyRequest::kPush) {
+        co_await block.until_applied(worker);
+        if (request.flags & KeyRequest::kFactors) {
+          co_await receive_factors(rank, gradients, request, block.landing(worker));
+        } else {
+          co_await comm_.receive(rank, gradients, block.landing(worker));
+        }
+        if (request.clock < block.clock(worker) || request.version > block.version()) {
+          throw Error(fmt::format("rank {} pushed what cannot have happened yet", rank));
+        }
+        block.arrived({worker, request.clock, request.version});
+      }
+      if (request.flags & KeyRequest::kPull) {
+        Task<std::span<const float>> reading = block.read(worker);
+        const std::span<const float> values = co_await reading;
+        WeightsHeader header{block.version(), block.clock(worker), block.closed()};
+        auto first = comm_.send(rank, weights, object_bytes(header));
+        auto second = comm_.send(rank, weights, values);
+        co_await first;
+        co_await second;
+      }
+    }
+  }
+
+  // The gradient as activations and errors, multiplied out here.
+  Task<> receive_factors(int rank, Channel channel, const KeyRequest& request,
+                         std::span<float> gradient) {
+    const Factors::Shape shape{request.batch, request.inputs, request.outputs};
+    if (!shape.holds(request.offset, gradient.size())) {
+      throw Error(fmt::format("rank {} sent factors that do not fit their block", rank));
+    }
+    auto memory = comm_.lend<float>(shape.activations() + shape.errors());
+    const std::span<float> activations = memory.span().first(shape.activations());
+    const std::span<float> errors = memory.span().subspan(shape.activations());
+    co_await comm_.receive(rank, channel, activations);
+    co_await comm_.receive(rank, channel, errors);
+    multiply({shape, activations, errors}, request.offset, gradient);
+  }
+
+  // Whenever the slowest worker has moved on, all that want it get the fresh weights. While one
+  // message is still on its way, newer ones wait and become one.
+  Task<> scatter_eagerly(int worker, Held& held) {
+    const int rank = rank_of(worker);
+    Block& block = held.block;
+    const Channel channel = eager_channel(held.info.key, Purpose::weights);
+    std::vector<float> copy(block.weights().size());
+    std::uint64_t sent = 0;
+    while (true) {
+      while (block.closed() <= sent || of(worker).done) co_await block.changed().rung();
+      sent = block.closed();
+      const std::uint64_t included = block.clock(worker) - (block.is_waiting(worker) ? 1 : 0);
+      WeightsHeader header{block.version(), included, sent};
+      std::ranges::copy(block.weights(), copy.begin());
+      co_await comm_.send(rank, channel, object_bytes(header));
+      co_await comm_.send(rank, channel, std::span(copy));
+    }
+  }
+
+  bool everybody_is_done() const { return std::ranges::all_of(workers_, &Worker::done); }
+
+  void leave(int worker) {
+    if (of(worker).done) return;
+    of(worker).done = true;
+    clerk_.leave(worker);
+    for (Held& held : blocks_) held.block.leave(worker);
+    if (everybody_is_done()) all_done_.ring();
+  }
+
+  Task<> watch_for_silence() {
+    while (comm_.loop().now() < heard_ + options_.timeout) {
+      co_await sleep_until(comm_.loop(), heard_ + options_.timeout);
+    }
+    throw DeadlineExceeded(
+        fmt::format("no worker has said a word for {} s", options_.timeout.count()),
+        "they may be stopped or very slow; --timeout grants more time");
+  }
+
+  Comm& comm_;
+  ServerOptions options_;
+  std::unique_ptr<Gate> gate_;
+  Clerk clerk_;
+  ServerReport report_;
+  std::vector<Worker> workers_;
+  std::optional<WorkPlan> plan_;
+  std::list<Held> blocks_;
+  Time heard_;
+  Bell all_done_;
+  Block::Follower follower_;
+};
+
+Server::Server(Comm& comm, const ServerOptions& options)
+    : desk_(std::make_unique<Desk>(comm, options)) {
+  if (!make_gate(options.gate)->needs_everybody()) comm.contain_losses();
+}
+Server::~Server() = default;
+
+Task<> Server::serve() { return desk_->serve(); }
+const ServerReport& Server::report() const { return desk_->report(); }
+void Server::follow(Block::Follower follower) { desk_->follow(std::move(follower)); }
+
+}  // namespace starling

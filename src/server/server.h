@@ -1,0 +1,43 @@
+// A parameter server: one process's share of it. It holds the blocks of one shard and serves all
+// workers side by side; messages.h has the protocol, gate.h when it answers, clerk.h who does what.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "runtime/comm.h"
+#include "server/block.h"
+#include "server/clerk.h"
+
+namespace starling {
+
+struct ServerOptions {
+  int workers = 1;        // who talk to servers: all workers, or one a group
+  int worker_stride = 1;  // worker i of those is rank i * stride
+  OptimizerSettings optimizer;
+  GateSettings gate;
+  StalenessRule staleness;
+  Clerk::Options clerk;
+  std::chrono::seconds timeout{60};  // without a word from any worker
+};
+
+class Server {
+ public:
+  Server(Comm& comm, const ServerOptions& options);
+  ~Server();
+
+  // Serves until every worker has said bye. A worker that is lost ends it with PeerLost if the gate
+  // needs everybody, else the others go on without it.
+  Task<> serve();
+
+  const ServerReport& report() const;
+
+  // For tests and replicas: sees every update of every block.
+  void follow(Block::Follower follower);
+
+ private:
+  class Desk;
+  std::unique_ptr<Desk> desk_;
+};
+
+}  // namespace starling

@@ -1,0 +1,57 @@
+// SGD, with momentum v and Nesterov's look-ahead:
+//
+//   v <- momentum v + g       w <- w - lr v                   (momentum 0: v = g)
+//                             w <- w - lr (g + momentum v)    (Nesterov)
+#include <vector>
+
+#include "server/optimizer.h"
+
+namespace starling {
+
+namespace {
+
+class Sgd : public Optimizer {
+ public:
+  Sgd(const OptimizerSettings& settings, std::size_t elements)
+      : lr_(settings.lr),
+        momentum_(static_cast<float>(settings.momentum)),
+        decay_(static_cast<float>(settings.weight_decay)),
+        nesterov_(settings.kind == OptimizerSettings::Kind::nesterov),
+        velocity_(settings.momentum > 0 ? elements : 0) {}
+
+  void update(std::span<float> weights, std::span<const float> gradient,
+              double lr_factor) override {
+    const auto lr = static_cast<float>(lr_ * lr_factor);
+    float* const w = weights.data();
+    const float* const gradients = gradient.data();
+    if (velocity_.empty()) {
+      for (std::size_t i = 0; i < weights.size(); ++i) w[i] -= lr * (gradients[i] + decay_ * w[i]);
+      return;
+    }
+    float* const v = velocity_.data();
+    const float ahead = nesterov_ ? momentum_ : 1.0f;
+    const float now = nesterov_ ? 1.0f : 0.0f;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const float g = gradients[i] + decay_ * w[i];
+      v[i] = momentum_ * v[i] + g;
+      w[i] -= lr * (now * g + ahead * v[i]);
+    }
+  }
+
+  std::unique_ptr<Optimizer> copy() const override { return std::make_unique<Sgd>(*this); }
+
+ private:
+  double lr_;
+  float momentum_;
+  float decay_;
+  bool nesterov_;
+  std::vector<float> velocity_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sgd(const OptimizerSettings& settings, std::size_t elements) {
+  return std::make_unique<Sgd>(settings, elements);
+}
+
+}  // namespace starling

@@ -1,0 +1,340 @@
+// server: workers push gradients to parameter servers and fetch weights from them. When a server
+// answers is the gate's affair (server/gate.h); here is what a worker does around a step:
+//
+//   every push_every-th step   the sum of the gradients since the last push goes to the servers
+//   every fetch_every-th step  fresh weights come back, in place, while the backward pass still
+//                              works on other layers
+//   in the other steps         the worker applies its own gradient to its replica meanwhile
+//   eager                      servers send weights unasked; a worker asks only if what it has is
+//                              older than the delay bound allows
+//   lag                        the worker waits for the exchange of `lag` steps ago, not for this
+//                              one's
+//   group                      gradients climb a binomial tree to the group's first worker, the
+//                              proxy, which alone talks to the servers; weights come down the tree
+#include "server/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "exchange/tree.h"
+#include "exchange/vector_math.h"
+#include "server/client.h"
+#include "strategy/server_plan.h"
+#include "strategy/strategy.h"
+
+namespace starling {
+
+namespace {
+
+class ServerStrategy : public Strategy {
+ public:
+  ServerStrategy(const Settings& settings, Comm& comm, Workload workload)
+      : Strategy(comm),
+        settings_(settings),
+        workload_(std::move(workload)),
+        group_{comm.rank() / group_size(settings) * group_size(settings), group_size(settings)},
+        push_every_(static_cast<std::uint64_t>(settings.push_every)),
+        fetch_every_(static_cast<std::uint64_t>(settings.fetch_every)) {
+    if (survives_losses(settings)) comm.contain_losses();
+  }
+
+  Task<> start(Replica replica) override {
+    const std::size_t elements = replica.gradients.size();
+    const int servers = server_count(settings_);
+    if (static_cast<std::size_t>(servers) > elements) {
+      throw Error(fmt::format("{} servers are more than the model has parameters", servers),
+                  fmt::format("there can be 1 to {}", elements));
+    }
+    if (settings_.placement == "workers" && comm_.rank() < servers) {
+      server_.emplace(comm_, server_options(settings_));
+      serving_.emplace(server_->serve());
+    }
+    if (push_every_ > 1) sums_.resize(elements);
+    const std::span<float> parameters = replica.weights.first(elements);
+    if (is_proxy()) {
+      client_.emplace(comm_,
+                      ServerClient::Options{first_server(settings_), servers, settings_.eager},
+                      cut_into_keys(elements, servers, workload_.buckets, kLargestBlockElements));
+      const auto units = static_cast<std::uint64_t>(group_.size);
+      co_await client_->hello({workload_.batches / units, workload_.batches_per_epoch / units});
+      for (std::size_t key = 0; key < keys().size(); ++key) {
+        if (comm_.rank() == 0) co_await client_->put(key, of_key(parameters, key));
+      }
+      running_ = std::vector<std::optional<Running>>(keys().size());
+      pipelines_ = std::vector<std::deque<Flight>>(keys().size());
+      co_await fetch_all(parameters);
+      if (settings_.eager) follow_all();
+    }
+    co_await tree_broadcast(comm_, weights_channel(), group_, replica.weights);
+  }
+
+  Task<> after_backward(Bucket bucket) override {
+    if (serving_) serving_->rethrow_failure();
+    if (group_.size > 1) {
+      co_await tree_reduce(comm_, bucket_channel(bucket.index), group_, bucket.gradients);
+      scale(bucket.gradients, 1.0f / static_cast<float>(group_.size));
+    }
+    if (is_proxy()) {
+      if (bucket.index == 0 && hands_out_work_) ask_for_work();
+      // From the end to the beginning, which is also the order in which layers are done.
+      const auto [first, last] = keys_of(bucket.range);
+      for (std::size_t key = first; key < last; ++key) running_[key].emplace(step(key, bucket));
+      for (std::size_t key = first; key < last; ++key) {
+        Running& running = *running_[key];
+        co_await running;
+      }
+    }
+    if (group_.size > 1) {
+      co_await tree_broadcast(comm_, bucket_channel(bucket.index), group_, bucket.weights);
+    }
+  }
+
+  Task<> after_update(Replica replica) override {
+    ++steps_;
+    if (!settings_.eager || !is_proxy()) co_return;
+    for (std::size_t key = 0; key < keys().size(); ++key) {
+      co_await take_eager(key, of_key(replica.weights, key));
+    }
+  }
+
+  Task<> finish(Replica replica) override {
+    const std::span<float> parameters = replica.weights.first(replica.gradients.size());
+    if (is_proxy()) {
+      for (std::deque<Flight>& pipeline : pipelines_) {
+        for (Flight& flight : pipeline) {
+          Running& running = *flight.running;
+          co_await running;
+        }
+      }
+      Task<ServerReport> done = client_->done();
+      report_ = co_await done;
+      followers_.clear();
+      co_await fetch_all(parameters);
+      co_await client_->bye();
+    }
+    if (serving_) {
+      Running& serving = *serving_;
+      co_await serving;
+    }
+    co_await tree_broadcast(comm_, weights_channel(), group_, parameters);
+  }
+
+  // A unit of work is one batch for each worker of the group.
+  Task<std::uint64_t> next_batch(std::optional<std::uint64_t>) override {
+    hands_out_work_ = true;
+    if (is_proxy()) {
+      if (!asking_) ask_for_work();
+      Running& asking = *asking_;
+      co_await asking;
+      asking_.reset();
+    }
+    if (group_.size > 1) {  // as two floats that hold 24 bits each
+      std::array<float, 2> halves = {static_cast<float>(unit_ >> 24 & 0xffffff),
+                                     static_cast<float>(unit_ & 0xffffff)};
+      co_await tree_broadcast(comm_, weights_channel(), group_, halves);
+      unit_ = static_cast<std::uint64_t>(halves[0]) << 24 | static_cast<std::uint64_t>(halves[1]);
+      if (unit_ == 0xffffffffffff) co_return kNoBatch;
+    }
+    if (unit_ == Clerk::kNoMore) co_return kNoBatch;
+    co_return unit_* static_cast<std::uint64_t>(group_.size) +
+        static_cast<std::uint64_t>(comm_.rank() - group_.first);
+  }
+
+  Task<> stop() override {
+    if (is_proxy()) co_await client_->stop();
+  }
+
+  bool in_step() const override { return false; }
+  bool updates_weights() const override { return true; }
+  std::optional<ServerReport> server_report() const override { return report_; }
+
+ private:
+  // Weights that came without being asked for: one set to take from, one that is landing.
+  struct Follower {
+    std::vector<float> landed, landing;
+    WeightsHeader header;
+    bool fresh = false;
+    std::optional<Running> running;
+  };
+  // An exchange that the worker does not wait for yet.
+  struct Flight {
+    std::vector<float> gradient, weights;
+    WeightsHeader header;
+    std::optional<Running> running;
+  };
+
+  bool is_proxy() const { return comm_.rank() == group_.first; }
+  const std::vector<Key>& keys() const { return client_->keys(); }
+  std::span<float> of_key(std::span<float> parameters, std::size_t key) const {
+    return parameters.subspan(keys()[key].range.begin, keys()[key].range.size());
+  }
+  // Keys are in the order of the parameters, and cut where buckets are.
+  std::pair<std::size_t, std::size_t> keys_of(Range range) const {
+    const auto begins = [](const Key& key) { return key.range.begin; };
+    const auto first = std::ranges::lower_bound(keys(), range.begin, {}, begins);
+    const auto last = std::ranges::lower_bound(keys(), range.end, {}, begins);
+    return {static_cast<std::size_t>(first - keys().begin()),
+            static_cast<std::size_t>(last - keys().begin())};
+  }
+
+  bool pushes() const { return (steps_ + 1) % push_every_ == 0; }
+  bool fetches() const { return !settings_.eager && (steps_ + 1) % fetch_every_ == 0; }
+  std::uint64_t clock() const { return steps_ / push_every_; }
+
+  // One step of one block.
+  Task<> step(std::size_t key, Bucket bucket) {
+    const std::size_t offset = keys()[key].range.begin - bucket.range.begin;
+    const std::size_t size = keys()[key].range.size();
+    std::span<float> gradient = bucket.gradients.subspan(offset, size);
+    const std::span<float> weights = bucket.weights.subspan(offset, size);
+    if (settings_.lag > 0) {
+      co_await fly(key, gradient, weights);
+      co_return;
+    }
+    const bool apply_own = !fetches();
+    if (apply_own) apply(gradient, weights);
+    if (push_every_ > 1) {
+      const std::span<float> sum = of_key(sums_, key);
+      add(sum, gradient);
+      gradient = sum;
+    }
+    if (pushes() && fetches() && !as_factors(bucket, size)) {
+      Task<WeightsHeader> exchange = client_->push_pull(key, gradient, clock(), weights);
+      client_->adopt(key, co_await exchange);
+      if (push_every_ > 1) std::ranges::fill(gradient, 0.0f);
+      co_return;
+    }
+    if (pushes()) {
+      if (as_factors(bucket, size)) {
+        co_await client_->push(key, *bucket.factors, offset, clock());
+      } else {
+        co_await client_->push(key, gradient, clock());
+      }
+      if (push_every_ > 1) std::ranges::fill(gradient, 0.0f);
+    }
+    if (fetches()) co_await fetch(key, weights);
+  }
+
+  static bool as_factors(const Bucket& bucket, std::size_t block_elements) {
+    return bucket.factors &&
+           bucket.factors->shape.activations() + bucket.factors->shape.errors() < block_elements;
+  }
+
+  Task<> fetch(std::size_t key, std::span<float> weights) {
+    Task<WeightsHeader> pull = client_->pull(key, weights);
+    client_->adopt(key, co_await pull);
+  }
+  Task<> fetch_all(std::span<float> parameters) {
+    for (std::size_t key = 0; key < keys().size(); ++key) {
+      running_[key].emplace(fetch(key, of_key(parameters, key)));
+    }
+    for (std::optional<Running>& fetching : running_) {
+      Running& running = *fetching;
+      co_await running;
+    }
+  }
+
+  // What the servers will do in their own time is done here at once.
+  void apply(std::span<const float> gradient, std::span<float> weights) const {
+    const auto lr = static_cast<float>(settings_.lr);
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= lr * gradient[i];
+  }
+
+  // Takes in the exchange of `lag` steps ago and starts this step's in its place.
+  Task<> fly(std::size_t key, std::span<const float> gradient, std::span<float> weights) {
+    std::deque<Flight>& pipeline = pipelines_[key];
+    if (pipeline.size() < static_cast<std::size_t>(settings_.lag)) {
+      pipeline.emplace_back();
+      pipeline.back().gradient.resize(gradient.size());
+      pipeline.back().weights.resize(weights.size());
+    }
+    Flight& flight = pipeline[steps_ % static_cast<std::uint64_t>(settings_.lag)];
+    if (flight.running) {
+      Running& running = *flight.running;
+      co_await running;
+      std::ranges::copy(flight.weights, weights.begin());
+      client_->adopt(key, flight.header);
+    }
+    std::ranges::copy(gradient, flight.gradient.begin());
+    flight.running.emplace(exchange(key, flight, clock()));
+  }
+  Task<> exchange(std::size_t key, Flight& flight, std::uint64_t clock) {
+    Task<WeightsHeader> answer = client_->push_pull(key, flight.gradient, clock, flight.weights);
+    flight.header = co_await answer;
+  }
+
+  void follow_all() {
+    followers_ = std::vector<Follower>(keys().size());
+    for (std::size_t key = 0; key < keys().size(); ++key) {
+      followers_[key].landed.resize(keys()[key].range.size());
+      followers_[key].landing.resize(keys()[key].range.size());
+      followers_[key].running.emplace(follow(key, followers_[key]));
+    }
+  }
+  Task<> follow(std::size_t key, Follower& follower) {
+    while (true) {
+      Task<WeightsHeader> next = client_->next_eager(key, follower.landing);
+      follower.header = co_await next;
+      follower.landed.swap(follower.landing);
+      follower.fresh = true;
+    }
+  }
+  // What has come is taken if all of our own pushes are in it; what we have is good enough as long
+  // as everybody's pushes up to the delay bound are.
+  Task<> take_eager(std::size_t key, std::span<float> weights) {
+    Follower& follower = followers_[key];
+    follower.running->rethrow_failure();
+    const std::uint64_t pushed = steps_ / push_every_;
+    if (std::exchange(follower.fresh, false) && follower.header.clock == pushed) {
+      std::ranges::copy(follower.landed, weights.begin());
+      client_->adopt(key, follower.header);
+    }
+    const std::uint64_t bound = settings_.gate == "ssp"
+                                    ? static_cast<std::uint64_t>(settings_.delay_bound)
+                                : settings_.gate == "bsp" ? 0
+                                                          : std::numeric_limits<int>::max();
+    if (pushed > client_->held(key).closed && pushed - client_->held(key).closed > bound) {
+      co_await fetch(key, weights);
+    }
+  }
+
+  void ask_for_work() { asking_.emplace(receive_work()); }
+  Task<> receive_work() {
+    Task<std::uint64_t> work = client_->work();
+    unit_ = co_await work;
+  }
+
+  Settings settings_;
+  Workload workload_;
+  Group group_;
+  std::uint64_t push_every_;
+  std::uint64_t fetch_every_;
+  std::uint64_t steps_ = 0;
+
+  std::optional<Server> server_;  // if this worker serves as well
+  std::optional<Running> serving_;
+  std::optional<ServerClient> client_;  // if this worker talks to servers
+  std::vector<float> sums_;             // since the last push
+  std::vector<std::optional<Running>> running_;
+  std::vector<std::deque<Flight>> pipelines_;
+  std::vector<Follower> followers_;
+
+  bool hands_out_work_ = false;
+  std::uint64_t unit_ = 0;
+  std::optional<Running> asking_;
+  std::optional<ServerReport> report_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_server_strategy(const Settings& settings, Comm& comm,
+                                               Workload workload) {
+  return std::make_unique<ServerStrategy>(settings, comm, std::move(workload));
+}
+
+}  // namespace starling

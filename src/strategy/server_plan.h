@@ -1,0 +1,26 @@
+// What the settings mean for the parameter servers.
+#pragma once
+
+#include "server/server.h"
+#include "strategy/settings.h"
+
+namespace starling {
+
+// How many servers there are, and how many of them are processes of their own, behind the workers.
+int server_count(const Settings& settings);
+int server_processes(const Settings& settings);
+// The rank of server 0.
+int first_server(const Settings& settings);
+
+// How many workers share a proxy.
+int group_size(const Settings& settings);
+
+OptimizerSettings optimizer_settings(const Settings& settings);
+ServerOptions server_options(const Settings& settings);
+
+// Whether the others go on when a worker is lost.
+bool survives_losses(const Settings& settings);
+// Whether the mean of all gradients of a step is what the weights are updated by.
+bool averages_gradients(const Settings& settings);
+
+}  // namespace starling
