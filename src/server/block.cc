@@ -13,7 +13,9 @@ Block::Block(Loop& loop, const Options& options, const Gate& gate, ServerReport&
     : gate_(gate),
       staleness_(options.staleness),
       report_(report),
-      keep_reads_(!gate.reads_alone() && options.workers > 1),
+      copy_reads_(!gate.reads_alone() && options.workers > 1),
+      keep_reads_(gate.looks_at_reads() ||
+                  options.staleness.kind == StalenessRule::Kind::compensate),
       optimizer_(make_server_optimizer(options.optimizer, options.elements)),
       weights_(options.elements),
       workers_(static_cast<std::size_t>(options.workers)),
@@ -82,13 +84,14 @@ Task<> Block::until_applied(int worker) {
   while (is_waiting(worker)) co_await changed_.rung();
 }
 
-Task<std::span<const float>> Block::read(int worker) {
+Task<std::span<const float>> Block::read(int worker, std::span<float> room) {
   while (!has_weights_ || !gate_.may_read(*this, worker)) co_await changed_.rung();
   Worker& reader = of(worker);
   reader.computing = reader.active;
-  if (!keep_reads_) co_return weights_;
-  std::ranges::copy(weights_, reader.read.begin());
-  co_return reader.read;
+  if (keep_reads_) std::ranges::copy(weights_, reader.read.begin());
+  if (!copy_reads_) co_return weights_;
+  std::ranges::copy(weights_, room.begin());
+  co_return room;
 }
 
 void Block::leave(int worker) {

@@ -76,9 +76,9 @@ class Block {
   // Waits until none of the worker's pushes waits any more, so that its next one has a place.
   Task<> until_applied(int worker);
 
-  // Waits for the gate, then returns what the worker is to be sent; it stays as it is until the
-  // worker's next push has arrived.
-  Task<std::span<const float>> read(int worker);
+  // Waits for the gate, then returns what the worker is to be sent. Where the weights may change
+  // while they are being sent, that is a copy in `room`.
+  Task<std::span<const float>> read(int worker, std::span<float> room);
 
   // The worker will push no more.
   void leave(int worker);
@@ -97,7 +97,7 @@ class Block {
     bool computing = false;
     std::uint64_t clock = 0;
     std::vector<float> gradient;
-    std::vector<float> read;  // what it computes on, where that may change meanwhile
+    std::vector<float> read;  // what it computes on, where somebody wants to know
   };
 
   Worker& of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
@@ -111,6 +111,7 @@ class Block {
   const Gate& gate_;
   StalenessRule staleness_;
   ServerReport& report_;
+  bool copy_reads_;
   bool keep_reads_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<float> weights_;

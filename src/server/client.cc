@@ -30,8 +30,8 @@ Task<> ServerClient::hello(const WorkPlan& plan) {
 Task<> ServerClient::put(std::size_t key, std::span<const float> weights) {
   KeyRequest request;
   request.flags = KeyRequest::kPut;
-  co_await comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
-  co_await comm_.send(server_of(key), key_channel(key, Purpose::weights), weights);
+  co_await comm_.send(server_of(key), key_request_channel(key), object_bytes(request));
+  co_await comm_.send(server_of(key), put_channel(key), weights);
 }
 
 Task<> ServerClient::push(std::size_t key, std::span<const float> gradient, std::uint64_t clock) {
@@ -39,9 +39,8 @@ Task<> ServerClient::push(std::size_t key, std::span<const float> gradient, std:
   request.flags = KeyRequest::kPush;
   request.clock = clock;
   request.version = held_[key].version;
-  auto header =
-      comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
-  auto values = comm_.send(server_of(key), key_channel(key, Purpose::gradients), gradient);
+  auto header = comm_.send(server_of(key), key_request_channel(key), object_bytes(request));
+  auto values = comm_.send(server_of(key), push_channel(key), gradient);
   co_await header;
   co_await values;
 }
@@ -56,11 +55,9 @@ Task<> ServerClient::push(std::size_t key, const Factors& factors, std::size_t o
   request.offset = offset;
   request.clock = clock;
   request.version = held_[key].version;
-  const Channel gradients = key_channel(key, Purpose::gradients);
-  auto header =
-      comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
-  auto activations = comm_.send(server_of(key), gradients, factors.activations);
-  auto errors = comm_.send(server_of(key), gradients, factors.errors);
+  auto header = comm_.send(server_of(key), key_request_channel(key), object_bytes(request));
+  auto activations = comm_.send(server_of(key), factors_channel(key), factors.activations);
+  auto errors = comm_.send(server_of(key), factors_channel(key), factors.errors);
   co_await header;
   co_await activations;
   co_await errors;
@@ -72,40 +69,38 @@ Task<WeightsHeader> ServerClient::push_pull(std::size_t key, std::span<const flo
   request.flags = KeyRequest::kPush | KeyRequest::kPull;
   request.clock = clock;
   request.version = held_[key].version;
-  auto header =
-      comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
-  auto values = comm_.send(server_of(key), key_channel(key, Purpose::gradients), gradient);
+  const int server = server_of(key);
+  WeightsHeader weights;
+  auto header = comm_.receive(server, pull_channel(key), object_bytes(weights));
+  auto fresh = comm_.receive(server, pull_channel(key), into);
+  auto asked = comm_.send(server, key_request_channel(key), object_bytes(request));
+  auto pushed = comm_.send(server, push_channel(key), gradient);
+  co_await asked;
+  co_await pushed;
   co_await header;
-  co_await values;  // before its memory changes: `into` may be what it was computed on
-  Task<WeightsHeader> answer = receive_weights(key, into);
-  co_return co_await answer;
+  co_await fresh;
+  co_return weights;
 }
 
 Task<WeightsHeader> ServerClient::pull(std::size_t key, std::span<float> into) {
   KeyRequest request;
   request.flags = KeyRequest::kPull;
-  co_await comm_.send(server_of(key), key_channel(key, Purpose::control), object_bytes(request));
-  Task<WeightsHeader> answer = receive_weights(key, into);
-  co_return co_await answer;
-}
-
-Task<WeightsHeader> ServerClient::receive_weights(std::size_t key, std::span<float> into) {
-  const Channel channel = key_channel(key, Purpose::weights);
+  const int server = server_of(key);
   WeightsHeader weights;
-  auto header = comm_.receive(server_of(key), channel, object_bytes(weights));
-  auto values = comm_.receive(server_of(key), channel, into);
+  auto header = comm_.receive(server, pull_channel(key), object_bytes(weights));
+  auto fresh = comm_.receive(server, pull_channel(key), into);
+  co_await comm_.send(server, key_request_channel(key), object_bytes(request));
   co_await header;
-  co_await values;
+  co_await fresh;
   co_return weights;
 }
 
 Task<WeightsHeader> ServerClient::next_eager(std::size_t key, std::span<float> into) {
-  const Channel channel = eager_channel(key, Purpose::weights);
   WeightsHeader weights;
-  auto header = comm_.receive(server_of(key), channel, object_bytes(weights));
-  auto values = comm_.receive(server_of(key), channel, into);
+  auto header = comm_.receive(server_of(key), eager_channel(key), object_bytes(weights));
+  auto fresh = comm_.receive(server_of(key), eager_channel(key), into);
   co_await header;
-  co_await values;
+  co_await fresh;
   co_return weights;
 }
 

@@ -60,7 +60,6 @@ class ServerClient {
 
  private:
   int server_of(std::size_t key) const { return options_.first_server + keys_[key].server; }
-  Task<WeightsHeader> receive_weights(std::size_t key, std::span<float> into);
   Task<> tell_all(ControlRequest::Kind kind);
 
   Comm& comm_;

@@ -33,6 +33,8 @@ class Gate {
   virtual bool needs_everybody() const = 0;
   // Whether nothing is updated while a worker still reads.
   virtual bool reads_alone() const { return false; }
+  // Whether it looks at what workers have read.
+  virtual bool looks_at_reads() const { return false; }
   // Whether gradients on any but the newest weights are dropped.
   virtual bool drops_late() const { return false; }
 };

@@ -65,14 +65,29 @@ inline constexpr std::uint64_t kMaxBlockElements = 1 << 28;
 inline constexpr Channel kRequestChannel{3, Purpose::control, "a request to a server"};
 inline constexpr Channel kReplyChannel{4, Purpose::control, "a server's reply"};
 
-inline Channel key_channel(std::uint64_t key, Purpose purpose) {
-  constexpr std::uint32_t kFirst = 1 << 17;
-  return {kFirst + static_cast<std::uint32_t>(key), purpose,
-          purpose == Purpose::gradients ? "a push" : "a pull"};
+// Each block has channels of its own. Values travel apart from requests, so that their receiver can
+// have posted a place for them before the request has come.
+inline Channel block_channel(std::uint32_t use, std::uint64_t key, Purpose purpose,
+                             const char* operation) {
+  return {(use << 16) + static_cast<std::uint32_t>(key), purpose, operation};
 }
-inline Channel eager_channel(std::uint64_t key, Purpose purpose) {
-  constexpr std::uint32_t kFirst = 1 << 18;
-  return {kFirst + static_cast<std::uint32_t>(key), purpose, "an eager scatter"};
+inline Channel key_request_channel(std::uint64_t key) {
+  return block_channel(2, key, Purpose::control, "a request for a block");
+}
+inline Channel push_channel(std::uint64_t key) {
+  return block_channel(3, key, Purpose::gradients, "a push");
+}
+inline Channel put_channel(std::uint64_t key) {
+  return block_channel(3, key, Purpose::weights, "the first weights");
+}
+inline Channel factors_channel(std::uint64_t key) {
+  return block_channel(4, key, Purpose::gradients, "a push of factors");
+}
+inline Channel pull_channel(std::uint64_t key) {
+  return block_channel(5, key, Purpose::weights, "a pull");
+}
+inline Channel eager_channel(std::uint64_t key) {
+  return block_channel(6, key, Purpose::weights, "an eager scatter");
 }
 
 }  // namespace starling

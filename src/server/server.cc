@@ -144,44 +144,60 @@ class Server::Desk {
 
   Task<> serve_block(int worker, Held& held) {
     const int rank = rank_of(worker);
+    const std::uint64_t key = held.info.key;
     Block& block = held.block;
-    const Channel control = key_channel(held.info.key, Purpose::control);
-    const Channel gradients = key_channel(held.info.key, Purpose::gradients);
-    const Channel weights = key_channel(held.info.key, Purpose::weights);
+    std::optional<Receive> values;  // posted ahead: a gradient lands in its place at once
     while (true) {
+      if (!values) {
+        co_await block.until_applied(worker);
+        values.emplace(comm_, rank, push_channel(key), writable_bytes(block.landing(worker)));
+      }
       KeyRequest request;
-      co_await comm_.receive(rank, control, object_bytes(request));
+      co_await comm_.receive(rank, key_request_channel(key), object_bytes(request));
       heard_ = comm_.loop().now();
+      const bool as_factors = request.flags & KeyRequest::kFactors;
+      if (request.flags & (KeyRequest::kPut | KeyRequest::kPush) && !as_factors) {
+        Receive& landing = *values;
+        co_await landing;
+        values.reset();
+      }
       if (request.flags & KeyRequest::kPut) {
-        co_await comm_.receive(rank, weights, block.weights());
+        std::ranges::copy(block.landing(worker), block.weights().begin());
         block.have_weights();
       }
       if (request.flags & KeyRequest::kPush) {
-        co_await block.until_applied(worker);
-        if (request.flags & KeyRequest::kFactors) {
-          co_await receive_factors(rank, gradients, request, block.landing(worker));
-        } else {
-          co_await comm_.receive(rank, gradients, block.landing(worker));
-        }
+        if (as_factors) co_await receive_factors(rank, key, request, block.landing(worker));
         if (request.clock < block.clock(worker) || request.version > block.version()) {
           throw Error(fmt::format("rank {} pushed what cannot have happened yet", rank));
         }
         block.arrived({worker, request.clock, request.version});
       }
       if (request.flags & KeyRequest::kPull) {
-        Task<std::span<const float>> reading = block.read(worker);
-        const std::span<const float> values = co_await reading;
-        WeightsHeader header{block.version(), block.clock(worker), block.closed()};
-        auto first = comm_.send(rank, weights, object_bytes(header));
-        auto second = comm_.send(rank, weights, values);
-        co_await first;
-        co_await second;
+        // Its gradient's place is free, and still in the cache, unless the next one may land there.
+        if (values) {
+          auto room = comm_.lend<float>(block.weights().size());
+          co_await answer(worker, held, room.span());
+        } else {
+          co_await answer(worker, held, block.landing(worker));
+        }
       }
     }
   }
 
+  Task<> answer(int worker, Held& held, std::span<float> room) {
+    Block& block = held.block;
+    Task<std::span<const float>> reading = block.read(worker, room);
+    const std::span<const float> fresh = co_await reading;
+    WeightsHeader header{block.version(), block.clock(worker), block.closed()};
+    const Channel channel = pull_channel(held.info.key);
+    auto first = comm_.send(rank_of(worker), channel, object_bytes(header));
+    auto second = comm_.send(rank_of(worker), channel, fresh);
+    co_await first;
+    co_await second;
+  }
+
   // The gradient as activations and errors, multiplied out here.
-  Task<> receive_factors(int rank, Channel channel, const KeyRequest& request,
+  Task<> receive_factors(int rank, std::uint64_t key, const KeyRequest& request,
                          std::span<float> gradient) {
     const Factors::Shape shape{request.batch, request.inputs, request.outputs};
     if (!shape.holds(request.offset, gradient.size())) {
@@ -190,8 +206,8 @@ class Server::Desk {
     auto memory = comm_.lend<float>(shape.activations() + shape.errors());
     const std::span<float> activations = memory.span().first(shape.activations());
     const std::span<float> errors = memory.span().subspan(shape.activations());
-    co_await comm_.receive(rank, channel, activations);
-    co_await comm_.receive(rank, channel, errors);
+    co_await comm_.receive(rank, factors_channel(key), activations);
+    co_await comm_.receive(rank, factors_channel(key), errors);
     multiply({shape, activations, errors}, request.offset, gradient);
   }
 
@@ -200,7 +216,7 @@ class Server::Desk {
   Task<> scatter_eagerly(int worker, Held& held) {
     const int rank = rank_of(worker);
     Block& block = held.block;
-    const Channel channel = eager_channel(held.info.key, Purpose::weights);
+    const Channel channel = eager_channel(held.info.key);
     std::vector<float> copy(block.weights().size());
     std::uint64_t sent = 0;
     while (true) {

@@ -24,6 +24,7 @@ class ValueGate : public Gate {
   }
   bool may_read(const Block& block, int worker) const override { return !block.is_waiting(worker); }
   bool needs_everybody() const override { return false; }
+  bool looks_at_reads() const override { return true; }
 
  private:
   double value_bound_;
