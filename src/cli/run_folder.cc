@@ -46,6 +46,14 @@ void RunFolder::record(int rank, const nlohmann::json& event) {
 
 void RunFolder::finish(const nlohmann::json& summary) {
   used_ = true;
+  if (summary.contains("servers")) {
+    std::ofstream histogram(path_ / "staleness.csv");
+    histogram << "staleness,gradients\n";
+    std::size_t staleness = 0;
+    for (const nlohmann::json& count : summary["servers"]["staleness_histogram"]) {
+      histogram << staleness++ << "," << count << "\n";
+    }
+  }
   // Its presence says that the run is complete, so it must not be seen half-written.
   const std::filesystem::path draft = path_ / "summary.json.tmp";
   std::ofstream(draft) << summary.dump(2) << "\n";

@@ -27,6 +27,22 @@ struct TrainCommand {
   bool print_json = false;
 };
 
+// How stale gradients were, as bars; what is staler than the rows go is in the last.
+void print_histogram(const json& counts, double all) {
+  constexpr std::size_t kRows = 10;
+  double rest = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const bool last = i + 1 == counts.size();
+    rest += counts[i].get<double>();
+    if (i + 1 >= kRows && !last) continue;
+    std::string bar;
+    for (double share = rest / all; share >= 0.0125; share -= 0.025) bar += "▇";
+    fmt::print("  {:>13}{}  {:5.1f} %  {}\n", std::min(i, kRows - 1), i >= kRows ? "+" : " ",
+               rest / all * 100, bar);
+    rest = 0;
+  }
+}
+
 void print_servers(const json& servers) {
   fmt::print("servers         {} updates, {} gradients applied, {} dropped\n",
              format_count(servers["updates"]), format_count(servers["gradients_applied"]),
@@ -34,6 +50,9 @@ void print_servers(const json& servers) {
   fmt::print("staleness       {:.2f} updates on average, {} at the most\n",
              servers["staleness_mean"].get<double>(),
              servers["staleness_max"].get<std::uint64_t>());
+  if (servers["staleness_max"].get<std::uint64_t>() > 0) {
+    print_histogram(servers["staleness_histogram"], servers["gradients_applied"].get<double>());
+  }
 }
 
 void print_summary(const json& summary) {

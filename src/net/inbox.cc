@@ -10,9 +10,9 @@ namespace starling {
 
 namespace {
 void check_size(std::uint64_t message_bytes, const Receive& receive) {
-  if (message_bytes != receive.bytes.size()) {
+  if (message_bytes != receive.size_bytes()) {
     throw Error(fmt::format("rank {} sent {} bytes in {} where {} were expected", receive.peer(),
-                            message_bytes, receive.channel().operation, receive.bytes.size()),
+                            message_bytes, receive.channel().operation, receive.size_bytes()),
                 "all workers must run the same program with the same model and settings");
   }
 }
@@ -39,7 +39,7 @@ void Inbox::post(Receive& receive) {
   if (stored == stored_.end()) return posted_.push_back(receive);
 
   check_size(stored->total_bytes, receive);
-  std::copy_n(stored->bytes.begin(), stored->landed_bytes, receive.bytes.begin());
+  std::copy_n(stored->bytes.begin(), stored->landed_bytes, receive.begin_landing().begin());
   if (stored->complete()) {
     finish_(receive);
   } else {  // what is still to come lands in its final place
@@ -66,6 +66,7 @@ std::optional<Bytes> Inbox::place(const FrameHeader& header, std::size_t fragmen
     if (receive != nullptr) {
       check_size(header.remaining_bytes, *receive);
       receive->claimed = true;
+      receive->begin_landing();
     } else if ((posted_.empty() && !keep_everything_) ||
                stored_bytes_ + header.remaining_bytes > kStoredLimitBytes) {
       return std::nullopt;

@@ -6,7 +6,8 @@
 // - send() and receive() post the operation at once and return it; co_await it when its outcome
 // matters.
 //   A receive lands in the caller's memory, which must stay until the operation is done or
-//   destroyed. A finished send means that its memory may be reused, not that the peer has it.
+//   destroyed, or in memory that a Lender finds for it when it begins to arrive. A finished send
+//   means that its memory may be reused, not that the peer has it.
 // - Sizes are agreed beforehand: a message that does not fill its receive exactly breaks the peer's
 // connection.
 // - Destroying an operation withdraws it. When a peer is lost, every operation fails with PeerLost,
@@ -72,15 +73,37 @@ class Send : public Operation {
   ConstBytes bytes;
 };
 
+// Finds memory for a message when it begins to arrive. Many receives can then be posted ahead, and
+// only those under way take memory, which is that of an earlier one and still in the cache.
+class Lender {
+ public:
+  virtual Bytes lend(std::size_t bytes) = 0;
+
+ protected:
+  ~Lender() = default;
+};
+
 class Receive : public Operation {
  public:
   Receive(Comm& comm, int peer, Channel channel, Bytes bytes);
+  Receive(Comm& comm, int peer, Channel channel, std::size_t bytes, Lender& lender);
   ~Receive();
+
+  std::size_t size_bytes() const { return size_bytes_; }
+  // For the transport, once, before it puts the first byte in: where the message goes.
+  Bytes begin_landing() {
+    if (lender_ != nullptr) bytes = lender_->lend(size_bytes_);
+    return bytes;
+  }
   Bytes bytes;
 
   // For the transport: how much of a message has landed here already, if one has begun to.
   bool claimed = false;
   std::size_t landed_bytes = 0;
+
+ private:
+  std::size_t size_bytes_;
+  Lender* lender_ = nullptr;
 };
 
 class Comm {
@@ -191,10 +214,10 @@ inline void Comm::pass_to_self(std::uint32_t channel) {
   Send* send = own_sends_.find(on_channel);
   Receive* receive = own_receives_.find(on_channel);
   if (send == nullptr || receive == nullptr) return;
-  STARLING_CHECK(send->bytes.size() == receive->bytes.size(),
+  STARLING_CHECK(send->bytes.size() == receive->size_bytes(),
                  "rank {} sent itself {} bytes where it expected {}", rank_, send->bytes.size(),
-                 receive->bytes.size());
-  std::ranges::copy(send->bytes, receive->bytes.begin());
+                 receive->size_bytes());
+  std::ranges::copy(send->bytes, receive->begin_landing().begin());
   finish(*send);
   finish(*receive);
 }
@@ -207,7 +230,12 @@ inline Send::~Send() {
   if (!done_) comm_.cancel(*this);
 }
 inline Receive::Receive(Comm& comm, int peer, Channel channel, Bytes data)
-    : Operation(comm, peer, channel), bytes(data) {
+    : Operation(comm, peer, channel), bytes(data), size_bytes_(data.size()) {
+  comm.begin(*this);
+}
+inline Receive::Receive(Comm& comm, int peer, Channel channel, std::size_t data_bytes,
+                        Lender& lender)
+    : Operation(comm, peer, channel), size_bytes_(data_bytes), lender_(&lender) {
   comm.begin(*this);
 }
 inline Receive::~Receive() {

@@ -20,11 +20,12 @@ class ScratchPool {
     std::size_t bytes = 0;
   };
 
-  // The smallest free block that is large enough, else a new one.
+  // The smallest free block that is large enough, the last to come back of several; else a new
+  // one.
   Block take(std::size_t bytes) {
     auto best = blocks_.end();
     for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
-      if (block->bytes >= bytes && (best == blocks_.end() || block->bytes < best->bytes)) {
+      if (block->bytes >= bytes && (best == blocks_.end() || block->bytes <= best->bytes)) {
         best = block;
       }
     }
@@ -51,9 +52,12 @@ class Scratch {
  public:
   Scratch(ScratchPool& pool, std::size_t elements)
       : pool_(pool), block_(pool.take(elements * sizeof(T))), elements_(elements) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { pool_.give_back(std::move(block_)); }
+  Scratch(Scratch&& other) noexcept
+      : pool_(other.pool_), block_(std::move(other.block_)), elements_(other.elements_) {}
+  Scratch& operator=(Scratch&&) = delete;
+  ~Scratch() {
+    if (block_.memory) pool_.give_back(std::move(block_));
+  }
 
   std::span<T> span() const { return {static_cast<T*>(block_.memory.get()), elements_}; }
 

@@ -22,7 +22,6 @@ Block::Block(Loop& loop, const Options& options, const Gate& gate, ServerReport&
       arrivals_(loop),
       changed_(loop) {
   for (Worker& worker : workers_) {
-    worker.gradient.resize(options.elements);
     if (keep_reads_) worker.read.resize(options.elements);
   }
   waiting_.reserve(workers_.size());
@@ -48,7 +47,7 @@ bool Block::is_waiting(int worker) const {
 
 double Block::distance_after(std::size_t i) const {
   if (std::ranges::find(workers_, true, &Worker::computing) == workers_.end()) return 0;
-  std::vector<float> gradient = of(waiting_[i].worker).gradient;
+  std::vector<float> gradient(waiting_[i].gradient.begin(), waiting_[i].gradient.end());
   std::vector<float> after = weights_;
   const double lr_factor = correct(waiting_[i], gradient);
   optimizer_->copy()->update(after, gradient, lr_factor);
@@ -125,13 +124,12 @@ void Block::apply_chosen() {
   std::erase_if(waiting_, [&](const Push& push) {
     return std::ranges::find(merged_, push.worker, &Push::worker) != merged_.end();
   });
-  const std::span<float> mean = of(merged_.front().worker).gradient;
+  const std::span<float> mean = merged_.front().gradient;
   double lr_factor = 1;
   for (const Push& push : merged_) {
     report_.count(version_ - push.version);
-    const std::span<float> gradient = of(push.worker).gradient;
-    lr_factor = std::min(lr_factor, correct(push, gradient));
-    if (push.worker != merged_.front().worker) add(mean, gradient);
+    lr_factor = std::min(lr_factor, correct(push, push.gradient));
+    if (push.worker != merged_.front().worker) add(mean, push.gradient);
   }
   if (merged_.size() > 1) scale(mean, 1.0f / static_cast<float>(merged_.size()));
   optimizer_->update(weights_, mean, lr_factor);

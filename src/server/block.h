@@ -21,8 +21,9 @@ namespace starling {
 
 struct Push {
   int worker;
-  std::uint64_t clock;    // which of the worker's pushes this is, from 0
-  std::uint64_t version;  // of the weights that the gradient was computed on
+  std::uint64_t clock;        // which of the worker's pushes this is, from 0
+  std::uint64_t version;      // of the weights that the gradient was computed on
+  std::span<float> gradient;  // used up when it is applied
 };
 
 // What is done about a gradient of staleness d that was computed on w_then.
@@ -70,10 +71,8 @@ class Block {
   std::span<const float> weights() const { return weights_; }
   void have_weights();
 
-  // A push: the worker's gradient is written here, then announced.
-  std::span<float> landing(int worker) { return of(worker).gradient; }
+  // The gradient's memory must stay until the push is applied.
   void arrived(const Push& push);
-  // Waits until none of the worker's pushes waits any more, so that its next one has a place.
   Task<> until_applied(int worker);
 
   // Waits for the gate, then returns what the worker is to be sent. Where the weights may change
@@ -96,7 +95,6 @@ class Block {
     bool active = true;
     bool computing = false;
     std::uint64_t clock = 0;
-    std::vector<float> gradient;
     std::vector<float> read;  // what it computes on, where somebody wants to know
   };
 
@@ -105,7 +103,8 @@ class Block {
   void settle();
   void apply_chosen();
   void drop_late();
-  // The gradient as the rule for stale ones has it, and the factor for the learning rate.
+  // Makes of a gradient what the rule for stale ones says; returns the factor for the learning
+  // rate.
   double correct(const Push& push, std::span<float> gradient) const;
 
   const Gate& gate_;

@@ -142,43 +142,68 @@ class Server::Desk {
     }
   }
 
+  // Memory for one worker's gradient of a block, from its first byte until it has been applied and
+  // answered.
+  class Landing : public Lender {
+   public:
+    explicit Landing(Comm& comm) : comm_(comm) {}
+    Bytes lend(std::size_t bytes) override {
+      memory_.emplace(comm_.lend<float>(bytes / sizeof(float)));
+      return writable_bytes(memory_->span());
+    }
+    void release() { memory_.reset(); }
+    std::span<float> span() const { return memory_->span(); }
+
+   private:
+    Comm& comm_;
+    std::optional<Scratch<float>> memory_;
+  };
+
   Task<> serve_block(int worker, Held& held) {
     const int rank = rank_of(worker);
     const std::uint64_t key = held.info.key;
     Block& block = held.block;
+    const std::size_t block_bytes = block.weights().size_bytes();
+    Landing landing(comm_);
     std::optional<Receive> values;  // posted ahead: a gradient lands in its place at once
     while (true) {
+      co_await block.until_applied(worker);
       if (!values) {
-        co_await block.until_applied(worker);
-        values.emplace(comm_, rank, push_channel(key), writable_bytes(block.landing(worker)));
+        landing.release();
+        values.emplace(comm_, rank, push_channel(key), block_bytes, landing);
       }
       KeyRequest request;
       co_await comm_.receive(rank, key_request_channel(key), object_bytes(request));
       heard_ = comm_.loop().now();
       const bool as_factors = request.flags & KeyRequest::kFactors;
-      if (request.flags & (KeyRequest::kPut | KeyRequest::kPush) && !as_factors) {
-        Receive& landing = *values;
-        co_await landing;
-        values.reset();
+      if (request.flags & (KeyRequest::kPut | KeyRequest::kPush)) {
+        if (as_factors) {
+          values.reset();
+          landing.lend(block_bytes);
+          co_await receive_factors(rank, key, request, landing.span());
+        } else {
+          Receive& arrival = *values;
+          co_await arrival;
+          values.reset();
+        }
       }
       if (request.flags & KeyRequest::kPut) {
-        std::ranges::copy(block.landing(worker), block.weights().begin());
+        std::ranges::copy(landing.span(), block.weights().begin());
         block.have_weights();
       }
       if (request.flags & KeyRequest::kPush) {
-        if (as_factors) co_await receive_factors(rank, key, request, block.landing(worker));
         if (request.clock < block.clock(worker) || request.version > block.version()) {
           throw Error(fmt::format("rank {} pushed what cannot have happened yet", rank));
         }
-        block.arrived({worker, request.clock, request.version});
+        block.arrived({worker, request.clock, request.version, landing.span()});
       }
       if (request.flags & KeyRequest::kPull) {
-        // Its gradient's place is free, and still in the cache, unless the next one may land there.
+        // The gradient's memory is free by the time we answer, and still in the cache.
         if (values) {
           auto room = comm_.lend<float>(block.weights().size());
           co_await answer(worker, held, room.span());
         } else {
-          co_await answer(worker, held, block.landing(worker));
+          co_await answer(worker, held, landing.span());
         }
       }
     }

@@ -70,10 +70,10 @@ void SimComm::deliver(Message message) {
 }
 
 void SimComm::land(Receive& receive, const Message& message) {
-  STARLING_CHECK(receive.bytes.size() == message.payload.size(),
+  STARLING_CHECK(receive.size_bytes() == message.payload.size(),
                  "rank {} sent {} bytes in {} where rank {} expected {}", message.from,
-                 message.payload.size(), receive.channel().operation, rank(), receive.bytes.size());
-  std::ranges::copy(message.payload, receive.bytes.begin());
+                 message.payload.size(), receive.channel().operation, rank(), receive.size_bytes());
+  std::ranges::copy(message.payload, receive.begin_landing().begin());
   finish(receive);
 }
 

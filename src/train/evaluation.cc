@@ -27,6 +27,7 @@ Tally tally(Dist& dist, const Images& test, Range range) {
         torch::nn::functional::cross_entropy(
             scores, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum))
             .item<double>();
+    dist.loop().poll();  // a worker may have others to serve meanwhile
   }
   total.samples = static_cast<double>(range.size());
   model.set_training(true);

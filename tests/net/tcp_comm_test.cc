@@ -2,6 +2,7 @@
 #include "net/tcp_comm.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <cstdlib>
 #include <new>
@@ -262,6 +263,39 @@ TEST(TcpComm, TellsTheOthersOnWhoseAccountItGaveUp) {
   while (!waiting.done()) flock.loop().poll();
   EXPECT_EQ(error_of([&] { waiting.await_resume(); }),
             "rank 2 was lost in a test (another rank reported it)");
+}
+
+Task<> receive_number(Comm& comm, int peer, std::string& outcome) {
+  int value = 0;
+  try {
+    co_await comm.receive(peer, kOne, object_bytes(value));
+    outcome = std::to_string(value);
+  } catch (const PeerLost& lost) {
+    outcome = "lost " + std::to_string(lost.rank());
+  }
+}
+
+Task<> send_number(Comm& comm, int peer, int value) {
+  co_await comm.send(peer, kOne, object_bytes(value));
+}
+
+TEST(TcpComm, AContainedLossConcernsOnlyThoseWhoTalkToTheLost) {
+  Flock flock(3);
+  for (int rank = 0; rank < 3; ++rank) flock.comm(rank).contain_losses();
+  std::string from_one, from_two, again;
+  Running waiting(receive_number(flock.comm(0), 2, from_two));
+  ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);
+  flock.loop().drive(waiting);
+  EXPECT_EQ(from_two, "lost 2");
+  EXPECT_TRUE(flock.comm(0).is_lost(2));
+  EXPECT_FALSE(flock.comm(1).is_lost(2));
+  std::vector<Task<>> talks;
+  talks.push_back(send_number(flock.comm(1), 0, 7));
+  talks.push_back(receive_number(flock.comm(0), 1, from_one));
+  talks.push_back(receive_number(flock.comm(0), 2, again));
+  flock.loop().run(all(std::move(talks)));
+  EXPECT_EQ(from_one, "7");
+  EXPECT_EQ(again, "lost 2");
 }
 
 TEST(TcpComm, ExplainsMessagesThatDoNotFit) {

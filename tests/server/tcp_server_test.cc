@@ -1,0 +1,177 @@
+// The parameter server on real loopback sockets.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "base/error.h"
+#include "server/client.h"
+#include "server/server.h"
+#include "tests/net/flock.h"
+
+namespace {
+std::size_t allocations = 0;
+}
+// Counts this program's allocations, to see that a steady-state step makes none.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace starling {
+namespace {
+
+constexpr int kWorkers = 2;
+constexpr std::size_t kElements = 200'000;
+
+ServerOptions options_with(GateSettings::Kind gate) {
+  ServerOptions options;
+  options.workers = kWorkers;
+  options.gate.kind = gate;
+  options.optimizer.lr = 0.5;
+  return options;
+}
+
+struct Training {
+  std::vector<float> weights = std::vector<float>(kElements, 1.0f);
+  std::vector<float> gradient = std::vector<float>(kElements, 0.01f);
+  std::size_t allocations_made = 0;
+};
+
+Task<> exchange(ServerClient& client, std::size_t key, std::uint64_t clock, Training& training) {
+  const Range range = client.keys()[key].range;
+  Task<WeightsHeader> answer = client.push_pull(
+      key, std::span<const float>(training.gradient).subspan(range.begin, range.size()), clock,
+      std::span<float>(training.weights).subspan(range.begin, range.size()));
+  client.adopt(key, co_await answer);
+}
+
+Task<> work(Comm& comm, Training& training, std::uint64_t steps) {
+  ServerClient client(comm, {kWorkers, 1, false}, cut_into_keys(kElements, 1, {}, 60'000));
+  co_await client.hello({});
+  std::vector<std::optional<Running>> running(client.keys().size());
+  for (std::size_t key = 0; key < client.keys().size(); ++key) {
+    const Range range = client.keys()[key].range;
+    const std::span<float> block =
+        std::span<float>(training.weights).subspan(range.begin, range.size());
+    if (comm.rank() == 0) co_await client.put(key, block);
+    Task<WeightsHeader> pull = client.pull(key, block);
+    client.adopt(key, co_await pull);
+  }
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    if (step == steps / 2) training.allocations_made = allocations;
+    for (std::size_t key = 0; key < running.size(); ++key) {
+      running[key].emplace(exchange(client, key, step, training));
+    }
+    for (std::optional<Running>& each : running) {
+      Running& one = *each;
+      co_await one;
+    }
+  }
+  training.allocations_made = allocations - training.allocations_made;
+  Task<ServerReport> done = client.done();
+  co_await done;
+  co_await client.bye();
+}
+
+Task<> serve(Comm& comm, const ServerOptions& options) {
+  Server server(comm, options);
+  co_await server.serve();
+}
+
+TEST(TcpServer, BspGivesAllTheSameWeights) {
+  Flock flock(kWorkers + 1);
+  const ServerOptions options = options_with(GateSettings::Kind::bsp);
+  std::vector<Training> trainings(kWorkers);
+  flock.run([&](Comm& comm) {
+    if (comm.rank() == kWorkers) return serve(comm, options);
+    return work(comm, trainings[static_cast<std::size_t>(comm.rank())], 20);
+  });
+  EXPECT_NEAR(trainings[0].weights[0], 1 - 20 * 0.5 * 0.01, 1e-5);
+  EXPECT_EQ(trainings[0].weights, trainings[1].weights);
+}
+
+TEST(TcpServer, AStepAllocatesNothing) {
+  for (const auto gate : {GateSettings::Kind::bsp, GateSettings::Kind::async}) {
+    Flock flock(kWorkers + 1);
+    const ServerOptions options = options_with(gate);
+    std::vector<Training> trainings(kWorkers);
+    flock.run([&](Comm& comm) {
+      if (comm.rank() == kWorkers) return serve(comm, options);
+      return work(comm, trainings[static_cast<std::size_t>(comm.rank())], 200);
+    });
+    // The other worker may still warm up, or be done already, while one counts.
+    EXPECT_LE(std::min(trainings[0].allocations_made, trainings[1].allocations_made), 2u);
+  }
+}
+
+// Requests that no worker of ours makes.
+enum class Mischief {
+  wrong_kind,
+  too_many_keys,
+  huge_block,
+  wrong_clock,
+  from_the_future,
+  factors
+};
+
+Task<> misbehave(Comm& comm, Mischief mischief) {
+  const int server = 1;
+  ControlRequest hello;
+  KeyInfo info{0, 100};
+  hello.keys = 1;
+  if (mischief == Mischief::wrong_kind) hello.kind = static_cast<ControlRequest::Kind>(77);
+  if (mischief == Mischief::too_many_keys) hello.keys = 1ull << 60;
+  if (mischief == Mischief::huge_block) info.elements = 1ull << 60;
+  std::vector<float> values(100, 0.0f);
+  KeyRequest request;
+  request.flags = KeyRequest::kPush;
+  if (mischief == Mischief::wrong_clock) request.clock = 5;
+  if (mischief == Mischief::from_the_future) request.version = 99;
+  if (mischief == Mischief::factors) {
+    request.flags |= KeyRequest::kFactors;
+    request.batch = request.inputs = request.outputs = 0xffffffff;
+  }
+  co_await comm.send(server, kRequestChannel, object_bytes(hello));
+  co_await comm.send(server, kRequestChannel, object_bytes(info));
+  for (int i = 0; i < 2; ++i) {  // the second time the clock has not moved on
+    co_await comm.send(server, key_request_channel(0), object_bytes(request));
+    if (mischief != Mischief::factors)
+      co_await comm.send(server, push_channel(0), std::span(values));
+    request.clock = 0;
+  }
+  WeightsHeader never;
+  co_await comm.receive(server, pull_channel(0), object_bytes(never));
+}
+
+Task<> expect_refusal(Comm& comm, const ServerOptions& options, std::string& why) {
+  Server server(comm, options);
+  try {
+    co_await server.serve();
+  } catch (const Error& error) {
+    why = error.what();
+  }
+}
+
+TEST(TcpServer, RefusesRequestsThatMakeNoSense) {
+  for (const Mischief mischief :
+       {Mischief::wrong_kind, Mischief::too_many_keys, Mischief::huge_block, Mischief::wrong_clock,
+        Mischief::from_the_future, Mischief::factors}) {
+    Flock flock(2);
+    ServerOptions options = options_with(GateSettings::Kind::async);
+    options.workers = 1;
+    std::string why;
+    std::vector<Task<>> ends;
+    Running worker(misbehave(flock.comm(0), mischief));
+    flock.loop().run(within(flock.loop(), flock.loop().now() + std::chrono::seconds(10), "the test",
+                            expect_refusal(flock.comm(1), options, why)));
+    EXPECT_FALSE(why.empty());
+    EXPECT_EQ(why.find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace starling
