@@ -3,16 +3,11 @@
 
 #include <fstream>
 #include <memory>
-#include <numeric>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "cli/command.h"
-#include "cli/paper_grid.h"
-#include "cli/progress_bar.h"
-#include "cli/settings_flags.h"
+#include "cli/measure_grids.h"
 #include "cli/training_run.h"
-#include "report/table.h"
 
 namespace starling {
 
@@ -20,10 +15,37 @@ namespace {
 
 using nlohmann::json;
 
+struct Grid {
+  const char* name;
+  MeasuredGrid (*measure)(const MeasureOptions&);
+  // Which options go with it.
+  bool takes_settings;
+  bool takes_workers;
+  bool takes_slow;
+};
+
+constexpr Grid kGrids[] = {
+    {.name = "paper",
+     .measure = measure_paper,
+     .takes_settings = true,
+     .takes_workers = false,
+     .takes_slow = false},
+    {.name = "systems",
+     .measure = measure_systems,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_slow = false},
+    {.name = "slow",
+     .measure = measure_slow,
+     .takes_settings = false,
+     .takes_workers = true,
+     .takes_slow = true},
+};
+
 struct MeasureCommand {
   std::string grid = "paper";
-  SettingsFlags settings;
-  std::string folder = "runs/measure-paper";
+  MeasureOptions options;
+  std::string folder;
   bool print_json = false;
 };
 
@@ -43,87 +65,73 @@ std::optional<json> finished(const std::filesystem::path& folder, const Settings
   return result;
 }
 
+void check_options(const Grid& grid, const MeasureOptions& options) {
+  const auto refuse = [&](const std::string& flag) {
+    throw Error(fmt::format("{} does not go with --grid {}", flag, grid.name), "leave it out");
+  };
+  if (options.workers && !grid.takes_workers) refuse("--workers");
+  if (options.slow && !grid.takes_slow) refuse("--slow");
+  if (const auto flag = options.settings.any_flag(); flag && !grid.takes_settings) refuse(*flag);
+}
+
+std::string paragraph(const std::string& text) { return text.empty() ? "" : text + "\n\n"; }
+
+void save(const MeasuredGrid& measured, const std::filesystem::path& folder) {
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream file(folder / name);
+    file << text << std::flush;
+    if (!file) {
+      throw Error(fmt::format("cannot write to {}", folder.string()),
+                  "choose another folder with --folder");
+    }
+  };
+  std::error_code shown_by_write;
+  std::filesystem::create_directories(folder, shown_by_write);
+  write("table.md", paragraph(measured.headline) + measured.table.markdown() +
+                        (measured.remarks.empty() ? "" : "\n" + measured.remarks + "\n"));
+  write("table.csv", measured.table.csv());
+  write("table.json", measured.rows.dump(2) + "\n");
+}
+
+void measure_grid(MeasureCommand& command) {
+  const Grid& grid =
+      *std::ranges::find_if(kGrids, [&](const Grid& each) { return command.grid == each.name; });
+  check_options(grid, command.options);
+  if (command.folder.empty()) command.folder = fmt::format("runs/measure-{}", grid.name);
+  command.options.folder = command.folder;
+  const MeasuredGrid measured = grid.measure(command.options);
+  save(measured, command.folder);
+  if (command.print_json) {
+    json result = measured.conditions;
+    result.update({{"grid", grid.name}, {"folder", command.folder}, {"rows", measured.rows}});
+    fmt::print("{}\n", result.dump());
+  } else {
+    fmt::print("{}{}\n{}saved as {}/table.md, .csv and .json\n", paragraph(measured.headline),
+               measured.table.text(), paragraph(measured.remarks), command.folder);
+  }
+}
+
+}  // namespace
+
+json measured_run(const Settings& settings, const std::filesystem::path& folder,
+                  const std::string& label) {
+  if (const auto before = finished(folder, settings)) return *before;
+  try {
+    return run_training({settings, folder, label, {}});
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", label, error.what()));
+  }
+}
+
 double total(const json& per_worker) {
   double sum = 0;
   for (const json& each : per_worker) sum += each.get<double>();
   return sum;
 }
 
-// What is not sent of what the baseline sends; negative if more is.
-std::string saving(double bytes, double baseline) {
-  return fmt::format("{:.1f} %", (1 - bytes / baseline) * 100 + 0.0);
+double mean(const json& per_worker) {
+  return total(per_worker) / static_cast<double>(per_worker.size());
 }
-
-void measure_paper(const MeasureCommand& command) {
-  Settings common = command.settings.unchecked();
-  const auto grid = paper_grid();
-  std::vector<json> results;
-  for (std::size_t i = 0; i < grid.size(); ++i) {
-    const PaperRow& row = grid[i];
-    Settings settings = common;
-    settings.workers = row.workers;
-    settings.strategy = row.passes == row.workers ? "allreduce" : "pairwise";
-    settings.passes = row.passes == row.workers ? 1 : row.passes;
-    settings.epochs = row.iterations;
-    settings.evaluate_every = 0;  // on so few samples, evaluating would take longer than training
-    check_settings(settings);
-    const std::filesystem::path folder =
-        std::filesystem::path(command.folder) /
-        fmt::format("workers-{}-passes-{}-iterations-{}", row.workers, row.passes, row.iterations);
-    std::optional<json> result = finished(folder, settings);
-    if (!result) {
-      const std::string label =
-          fmt::format("[{}/{}] {} workers, {} passes", i + 1, grid.size(), row.workers, row.passes);
-      result = run_training({settings, folder, label, {}});
-    }
-    results.push_back(*result);
-  }
-
-  Table table({"workers", "passes", "iterations", "network", "saving", "per iteration", "accuracy",
-               "paper's network", "its saving", "its accuracy"});
-  json rows = json::array();
-  double our_baseline = 1, our_per_iteration = 1, paper_baseline = 1;
-  for (std::size_t i = 0; i < grid.size(); ++i) {
-    const PaperRow& row = grid[i];
-    // As the paper counts: sent and received, by everybody.
-    const double bytes =
-        total(results[i]["wire_bytes_sent"]) + total(results[i]["wire_bytes_received"]);
-    if (row.passes == row.workers) {
-      our_baseline = bytes;
-      our_per_iteration = bytes / row.iterations;
-      paper_baseline = row.terabytes;
-    }
-    const double accuracy = results[i]["accuracy"];
-    table.add({std::to_string(row.workers),
-               row.passes == row.workers ? fmt::format("{} (all)", row.passes)
-                                         : std::to_string(row.passes),
-               std::to_string(row.iterations), format_bytes(bytes), saving(bytes, our_baseline),
-               saving(bytes / row.iterations, our_per_iteration),
-               fmt::format("{:.2f} %", accuracy * 100), fmt::format("{:.2f} TB", row.terabytes),
-               saving(row.terabytes, paper_baseline), fmt::format("{:.2f} %", row.accuracy * 100)});
-    rows.push_back({{"workers", row.workers},
-                    {"passes", row.passes},
-                    {"iterations", row.iterations},
-                    {"network_bytes", bytes},
-                    {"saving", 1 - bytes / our_baseline},
-                    {"saving_per_iteration", 1 - bytes / row.iterations / our_per_iteration},
-                    {"accuracy", accuracy},
-                    {"paper_terabytes", row.terabytes},
-                    {"paper_saving", 1 - row.terabytes / paper_baseline},
-                    {"paper_accuracy", row.accuracy}});
-  }
-  const std::filesystem::path folder = command.folder;
-  std::ofstream(folder / "table.md") << table.markdown();
-  std::ofstream(folder / "table.csv") << table.csv();
-  std::ofstream(folder / "table.json") << rows.dump(2) << "\n";
-  if (command.print_json) {
-    fmt::print("{}\n", json{{"grid", "paper"}, {"folder", command.folder}, {"rows", rows}}.dump());
-  } else {
-    fmt::print("{}\nsaved as {}/table.md, .csv and .json\n", table.text(), command.folder);
-  }
-}
-
-}  // namespace
 
 void add_measure_command(CLI::App& app) {
   auto command = std::make_shared<MeasureCommand>();
@@ -132,19 +140,32 @@ void add_measure_command(CLI::App& app) {
   measure->footer(
       "paper: the grid of the pair-wise averaging paper's table 2: 2 to 6 workers, passes from all "
       "down to 1,\n"
-      "with more iterations (epochs over --samples) the fewer the passes. What was measured before "
-      "is kept:\n"
-      "interrupt it, call it again, and it goes on.\n\n"
+      "with more iterations (epochs over --samples) the fewer the passes.\n"
+      "systems: every named system on the same data, each with its own settings where no flag says "
+      "otherwise;\n"
+      "5 epochs unless --epochs is given.\n"
+      "slow: in the simulator, what each schedule makes of one slow worker; takes seconds.\n"
+      "What was measured before is kept: interrupt it, call it again, and it goes on.\n\n"
       "Example:\n"
-      "  starling measure --grid paper --samples 3000 --model cnn3");
-  measure->add_option("--grid", command->grid, "which grid: paper")
-      ->check(CLI::IsMember({"paper"}))
+      "  starling measure --grid paper --samples 3000 --model cnn3\n"
+      "  starling measure --grid systems --epochs 3\n"
+      "  starling measure --grid slow --workers 8 --slow 0:10");
+  std::vector<std::string> names;
+  for (const Grid& grid : kGrids) names.emplace_back(grid.name);
+  measure->add_option("--grid", command->grid, "which grid: paper, systems or slow")
+      ->check(CLI::IsMember(names))
       ->capture_default_str();
-  measure->add_option("--folder", command->folder, "where the runs and the table go")
-      ->capture_default_str();
-  command->settings.add_to(*measure, SettingsFlags::Which::training_only);
+  measure->add_option("--folder", command->folder,
+                      "where the runs and the table go; by default runs/measure-GRID");
+  measure
+      ->add_option("--workers", command->options.workers,
+                   "systems, slow: how many workers; by default 4")
+      ->check(CLI::Range(1, 4096));
+  measure->add_option("--slow", command->options.slow,
+                      "slow: which worker is slow, and how many times; by default 3:5");
+  command->options.settings.add_to(*measure, SettingsFlags::Which::training_only);
   measure->add_flag("--json", command->print_json, "print the table as one JSON object, last");
-  measure->callback([command] { measure_paper(*command); });
+  measure->callback([command] { measure_grid(*command); });
 }
 
 }  // namespace starling

@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "strategy/systems.h"
 
 namespace starling {
 
@@ -130,13 +129,27 @@ void SettingsFlags::add_to(CLI::App& command, Which which) {
   visit_settings(defaults, Adder{command, which, given_});
 }
 
-Settings SettingsFlags::unchecked() const {
-  Settings settings;
-  if (!system_.empty()) read_settings(find_system(system_).toml, "system " + system_, settings);
+Settings SettingsFlags::over(Settings settings) const {
   if (!file_.empty()) read_settings(text_of(file_), file_, settings);
   visit_settings(settings, Taker{given_});
   if (settings.data_folder.empty()) settings.data_folder = mnist_cache();
   return settings;
+}
+
+Settings SettingsFlags::unchecked() const {
+  return system_.empty() ? over({}) : settings_for(find_system(system_));
+}
+
+Settings SettingsFlags::settings_for(const System& system, Settings defaults) const {
+  read_settings(system.toml, "system " + system.name, defaults);
+  return over(std::move(defaults));
+}
+
+std::optional<std::string> SettingsFlags::any_flag() const {
+  if (!given_.empty()) return flag_of(given_.begin()->first);
+  if (!system_.empty()) return "--system";
+  if (!file_.empty()) return "--settings";
+  return std::nullopt;
 }
 
 Settings SettingsFlags::settings() const {

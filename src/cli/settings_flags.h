@@ -4,9 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <optional>
 #include <string>
 
-#include "strategy/settings.h"
+#include "strategy/systems.h"
 
 namespace starling {
 
@@ -20,8 +21,16 @@ class SettingsFlags {
   Settings settings() const;
   // The same without checking the number of workers, for what sets it itself.
   Settings unchecked() const;
+  // The same for a system that no flag has named, over other defaults.
+  Settings settings_for(const System& system, Settings defaults = {}) const;
+
+  // One of the flags that were used, if any was.
+  std::optional<std::string> any_flag() const;
 
  private:
+  // The file and the flags over what is there.
+  Settings over(Settings settings) const;
+
   std::string system_;
   std::string file_;
   std::map<std::string, std::string> given_;  // by setting name; only flags that were used

@@ -43,6 +43,25 @@ void AverageFloats(float* into, const float* x, std::size_t count) {
   zip(into, x, count, [half](auto a, auto b) HWY_ATTR { return hn::Mul(hn::Add(a, b), half); });
 }
 
+// Each x is read before its copy is written, so that the two may be the same memory.
+void SubtractScaledFloats(float* into, const float* x, float factor, float* copy,
+                          std::size_t count) {
+  const Floats floats;
+  const auto factors = hn::Set(floats, factor);
+  const std::size_t lanes = hn::Lanes(floats);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto result =
+        hn::NegMulAdd(factors, hn::LoadU(floats, x + i), hn::LoadU(floats, into + i));
+    hn::StoreU(result, floats, into + i);
+    if (copy != nullptr) hn::StoreU(result, floats, copy + i);
+  }
+  for (; i < count; ++i) {
+    into[i] -= factor * x[i];
+    if (copy != nullptr) copy[i] = into[i];
+  }
+}
+
 void ScaleFloats(float* values, float factor, std::size_t count) {
   const Floats floats;
   const auto factors = hn::Set(floats, factor);
@@ -64,6 +83,7 @@ namespace starling {
 HWY_EXPORT(AddFloats);
 HWY_EXPORT(AverageFloats);
 HWY_EXPORT(ScaleFloats);
+HWY_EXPORT(SubtractScaledFloats);
 
 void add(std::span<float> into, std::span<const float> x) {
   STARLING_CHECK(into.size() == x.size(), "{} elements meet {}", into.size(), x.size());
@@ -77,6 +97,19 @@ void average(std::span<float> into, std::span<const float> x) {
 
 void scale(std::span<float> values, float factor) {
   HWY_DYNAMIC_DISPATCH(ScaleFloats)(values.data(), factor, values.size());
+}
+
+void subtract_scaled(std::span<float> into, std::span<const float> x, float factor) {
+  STARLING_CHECK(into.size() == x.size(), "{} and {} elements", into.size(), x.size());
+  HWY_DYNAMIC_DISPATCH(SubtractScaledFloats)(into.data(), x.data(), factor, nullptr, into.size());
+}
+
+void subtract_scaled(std::span<float> into, std::span<const float> x, float factor,
+                     std::span<float> copy) {
+  STARLING_CHECK(into.size() == x.size() && into.size() == copy.size(), "{}, {} and {} elements",
+                 into.size(), x.size(), copy.size());
+  HWY_DYNAMIC_DISPATCH(SubtractScaledFloats)
+  (into.data(), x.data(), factor, copy.data(), into.size());
 }
 
 }  // namespace starling

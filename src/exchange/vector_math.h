@@ -14,4 +14,9 @@ void average(std::span<float> into, std::span<const float> x);
 // values[i] *= factor
 void scale(std::span<float> values, float factor);
 
+// into[i] -= factor * x[i]; and, for the second, copy[i] = into[i], where copy may be x.
+void subtract_scaled(std::span<float> into, std::span<const float> x, float factor);
+void subtract_scaled(std::span<float> into, std::span<const float> x, float factor,
+                     std::span<float> copy);
+
 }  // namespace starling

@@ -23,6 +23,8 @@ constexpr int kPeerUnreachableAfterMs = 10'000;
 // still in the cache when they are read.
 constexpr int kLoopbackSendBufferBytes = 300'000;
 
+constexpr std::size_t kShortBytes = 1024;
+
 asio::mutable_buffer buffer(Bytes bytes) { return {bytes.data(), bytes.size()}; }
 asio::const_buffer buffer(ConstBytes bytes) { return {bytes.data(), bytes.size()}; }
 
@@ -48,7 +50,7 @@ Connection::Connection(asio::ip::tcp::socket socket, Events events)
 
 void Connection::post(Send& send) {
   outbox_.post(send);
-  if (!write_armed_) write();
+  if (!write_armed_ && send.departure == Send::Departure::now) write();
 }
 
 void Connection::post(Receive& receive) {
@@ -66,7 +68,10 @@ void Connection::write() {
     if (next[0].empty() && next[1].empty()) return;
     asio::error_code error;
     const std::array<asio::const_buffer, 2> buffers = {buffer(next[0]), buffer(next[1])};
-    const std::size_t bytes = socket_.write_some(buffers, error);
+    // A short frame is worth no packet, and no waking up its reader, if another one is right
+    // behind it.
+    const bool wait_for_next = next[1].size() <= kShortBytes && outbox_.has_more();
+    const std::size_t bytes = socket_.send(buffers, wait_for_next ? MSG_MORE : 0, error);
     if (error == asio::error::would_block) {
       write_armed_ = true;
       socket_.async_wait(asio::socket_base::wait_write,

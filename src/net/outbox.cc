@@ -69,6 +69,12 @@ std::array<ConstBytes, 2> Outbox::next() {
   return {header.subspan(of_header), payload.subspan(fragment_written_ - of_header)};
 }
 
+bool Outbox::has_more() const {
+  return std::ranges::any_of(queues_, [this](const auto& queue) {
+    return queue->messages.size() > (queue.get() == turn_ ? 1u : 0u);
+  });
+}
+
 std::size_t Outbox::written(std::size_t bytes) {
   const std::size_t payload_before =
       fragment_written_ - std::min(fragment_written_, sizeof(FrameHeader));

@@ -32,6 +32,9 @@ class Outbox {
   std::size_t written(std::size_t bytes);
   Purpose purpose() const { return static_cast<Purpose>(header_.purpose); }
 
+  // Whether another message waits behind the one that next() is of.
+  bool has_more() const;
+
   // Between two fragments, where another frame may be put in.
   bool between_fragments() const { return turn_ == nullptr && !torn_; }
 

@@ -68,9 +68,14 @@ class Operation : public Waiter {
 
 class Send : public Operation {
  public:
-  Send(Comm& comm, int peer, Channel channel, ConstBytes bytes);
+  // A message that waits for the next one to the same peer goes out together with it.
+  enum class Departure { now, with_next };
+
+  Send(Comm& comm, int peer, Channel channel, ConstBytes bytes,
+       Departure departure = Departure::now);
   ~Send();
   ConstBytes bytes;
+  Departure departure;
 };
 
 // Finds memory for a message when it begins to arrive. Many receives can then be posted ahead, and
@@ -129,6 +134,10 @@ class Comm {
 
   [[nodiscard]] Send send(int peer, Channel channel, ConstBytes bytes) {
     return Send(*this, peer, channel, bytes);
+  }
+  // For what announces the message behind it: await it after that has been sent as well.
+  [[nodiscard]] Send send_with_next(int peer, Channel channel, ConstBytes bytes) {
+    return Send(*this, peer, channel, bytes, Send::Departure::with_next);
   }
   [[nodiscard]] Receive receive(int peer, Channel channel, Bytes bytes) {
     return Receive(*this, peer, channel, bytes);
@@ -222,8 +231,8 @@ inline void Comm::pass_to_self(std::uint32_t channel) {
   finish(*receive);
 }
 
-inline Send::Send(Comm& comm, int peer, Channel channel, ConstBytes data)
-    : Operation(comm, peer, channel), bytes(data) {
+inline Send::Send(Comm& comm, int peer, Channel channel, ConstBytes data, Departure when)
+    : Operation(comm, peer, channel), bytes(data), departure(when) {
   comm.begin(*this);
 }
 inline Send::~Send() {

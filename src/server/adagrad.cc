@@ -2,6 +2,7 @@
 // seen.
 //
 //   s <- s + g^2       w <- w - lr g / (sqrt(s) + epsilon)
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -16,8 +17,8 @@ class Adagrad : public Optimizer {
   Adagrad(const OptimizerSettings& settings, std::size_t elements)
       : lr_(settings.lr), decay_(static_cast<float>(settings.weight_decay)), squares_(elements) {}
 
-  void update(std::span<float> weights, std::span<const float> gradient,
-              double lr_factor) override {
+  void update(std::span<float> weights, std::span<const float> gradient, double lr_factor,
+              std::span<float> copy) override {
     constexpr float kEpsilon = 1e-10f;
     const auto lr = static_cast<float>(lr_ * lr_factor);
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -25,6 +26,7 @@ class Adagrad : public Optimizer {
       squares_[i] += g * g;
       weights[i] -= lr * g / (std::sqrt(squares_[i]) + kEpsilon);
     }
+    if (!copy.empty()) std::ranges::copy(weights, copy.begin());
   }
 
   std::unique_ptr<Optimizer> copy() const override { return std::make_unique<Adagrad>(*this); }

@@ -2,6 +2,7 @@
 //
 //   m <- b1 m + (1 - b1) g       v <- b2 v + (1 - b2) g^2
 //   w <- w - lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon)
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -19,8 +20,8 @@ class Adam : public Optimizer {
         means_(elements),
         squares_(elements) {}
 
-  void update(std::span<float> weights, std::span<const float> gradient,
-              double lr_factor) override {
+  void update(std::span<float> weights, std::span<const float> gradient, double lr_factor,
+              std::span<float> copy) override {
     constexpr double kBeta1 = 0.9, kBeta2 = 0.999;
     constexpr float kEpsilon = 1e-8f;
     ++steps_;
@@ -33,6 +34,7 @@ class Adam : public Optimizer {
           static_cast<float>(kBeta2) * squares_[i] + static_cast<float>(1 - kBeta2) * g * g;
       weights[i] -= rate * means_[i] / (std::sqrt(squares_[i]) / root + kEpsilon);
     }
+    if (!copy.empty()) std::ranges::copy(weights, copy.begin());
   }
 
   std::unique_ptr<Optimizer> copy() const override { return std::make_unique<Adam>(*this); }

@@ -71,6 +71,7 @@ void Block::arrived(const Push& push) {
   Worker& worker = of(push.worker);
   worker.clock = push.clock + 1;
   worker.computing = false;
+  worker.copy = nullptr;
   if (gate_.drops_late() && push.version < version_) {
     ++report_.dropped;
   } else {
@@ -89,7 +90,9 @@ Task<std::span<const float>> Block::read(int worker, std::span<float> room) {
   reader.computing = reader.active;
   if (keep_reads_) std::ranges::copy(weights_, reader.read.begin());
   if (!copy_reads_) co_return weights_;
-  std::ranges::copy(weights_, room.begin());
+  const bool is_there = reader.copy == room.data() && reader.copy_version == version_;
+  if (!is_there) std::ranges::copy(weights_, room.begin());
+  reader.copy = nullptr;
   co_return room;
 }
 
@@ -132,8 +135,14 @@ void Block::apply_chosen() {
     if (push.worker != merged_.front().worker) add(mean, push.gradient);
   }
   if (merged_.size() > 1) scale(mean, 1.0f / static_cast<float>(merged_.size()));
-  optimizer_->update(weights_, mean, lr_factor);
   ++version_;
+  if (copy_reads_ && merged_.size() == 1) {  // the pusher will want to read
+    optimizer_->update(weights_, mean, lr_factor, mean);
+    of(merged_.front().worker).copy = mean.data();
+    of(merged_.front().worker).copy_version = version_;
+  } else {
+    optimizer_->update(weights_, mean, lr_factor);
+  }
   ++report_.updates;
   if (follower_) follower_(*this, merged_);
 }

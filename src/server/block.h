@@ -23,7 +23,7 @@ struct Push {
   int worker;
   std::uint64_t clock;        // which of the worker's pushes this is, from 0
   std::uint64_t version;      // of the weights that the gradient was computed on
-  std::span<float> gradient;  // used up when it is applied
+  std::span<float> gradient;  // used up when it is applied: holds the new weights then
 };
 
 // What is done about a gradient of staleness d that was computed on w_then.
@@ -76,7 +76,8 @@ class Block {
   Task<> until_applied(int worker);
 
   // Waits for the gate, then returns what the worker is to be sent. Where the weights may change
-  // while they are being sent, that is a copy in `room`.
+  // while they are being sent, that is a copy in `room`, which may be the memory of the worker's
+  // last push.
   Task<std::span<const float>> read(int worker, std::span<float> room);
 
   // The worker will push no more.
@@ -95,7 +96,9 @@ class Block {
     bool active = true;
     bool computing = false;
     std::uint64_t clock = 0;
-    std::vector<float> read;  // what it computes on, where somebody wants to know
+    const float* copy = nullptr;     // where its last push has left the weights,
+    std::uint64_t copy_version = 0;  // and of which version
+    std::vector<float> read;         // what it computes on, where somebody wants to know
   };
 
   Worker& of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }

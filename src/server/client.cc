@@ -39,7 +39,8 @@ Task<> ServerClient::push(std::size_t key, std::span<const float> gradient, std:
   request.flags = KeyRequest::kPush;
   request.clock = clock;
   request.version = held_[key].version;
-  auto header = comm_.send(server_of(key), key_request_channel(key), object_bytes(request));
+  auto header =
+      comm_.send_with_next(server_of(key), key_request_channel(key), object_bytes(request));
   auto values = comm_.send(server_of(key), push_channel(key), gradient);
   co_await header;
   co_await values;
@@ -55,7 +56,8 @@ Task<> ServerClient::push(std::size_t key, const Factors& factors, std::size_t o
   request.offset = offset;
   request.clock = clock;
   request.version = held_[key].version;
-  auto header = comm_.send(server_of(key), key_request_channel(key), object_bytes(request));
+  auto header =
+      comm_.send_with_next(server_of(key), key_request_channel(key), object_bytes(request));
   auto activations = comm_.send(server_of(key), factors_channel(key), factors.activations);
   auto errors = comm_.send(server_of(key), factors_channel(key), factors.errors);
   co_await header;
@@ -73,7 +75,7 @@ Task<WeightsHeader> ServerClient::push_pull(std::size_t key, std::span<const flo
   WeightsHeader weights;
   auto header = comm_.receive(server, pull_channel(key), object_bytes(weights));
   auto fresh = comm_.receive(server, pull_channel(key), into);
-  auto asked = comm_.send(server, key_request_channel(key), object_bytes(request));
+  auto asked = comm_.send_with_next(server, key_request_channel(key), object_bytes(request));
   auto pushed = comm_.send(server, push_channel(key), gradient);
   co_await asked;
   co_await pushed;

@@ -20,9 +20,10 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One step down the gradient, with the learning rate times `lr_factor`.
+  // One step down the gradient, with the learning rate times `lr_factor`. `copy`, if it is not
+  // empty, gets the new weights as well; it may be the gradient's memory.
   virtual void update(std::span<float> weights, std::span<const float> gradient,
-                      double lr_factor = 1) = 0;
+                      double lr_factor = 1, std::span<float> copy = {}) = 0;
   // With all of its state: to try an update without making it, or to hand a block on.
   virtual std::unique_ptr<Optimizer> copy() const = 0;
 };

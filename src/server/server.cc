@@ -215,7 +215,7 @@ class Server::Desk {
     const std::span<const float> fresh = co_await reading;
     WeightsHeader header{block.version(), block.clock(worker), block.closed()};
     const Channel channel = pull_channel(held.info.key);
-    auto first = comm_.send(rank_of(worker), channel, object_bytes(header));
+    auto first = comm_.send_with_next(rank_of(worker), channel, object_bytes(header));
     auto second = comm_.send(rank_of(worker), channel, fresh);
     co_await first;
     co_await second;

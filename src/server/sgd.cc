@@ -2,8 +2,10 @@
 //
 //   v <- momentum v + g       w <- w - lr v                   (momentum 0: v = g)
 //                             w <- w - lr (g + momentum v)    (Nesterov)
+#include <algorithm>
 #include <vector>
 
+#include "exchange/vector_math.h"
 #include "server/optimizer.h"
 
 namespace starling {
@@ -19,23 +21,25 @@ class Sgd : public Optimizer {
         nesterov_(settings.kind == OptimizerSettings::Kind::nesterov),
         velocity_(settings.momentum > 0 ? elements : 0) {}
 
-  void update(std::span<float> weights, std::span<const float> gradient,
-              double lr_factor) override {
+  void update(std::span<float> weights, std::span<const float> gradient, double lr_factor,
+              std::span<float> copy) override {
     const auto lr = static_cast<float>(lr_ * lr_factor);
-    float* const w = weights.data();
-    const float* const gradients = gradient.data();
-    if (velocity_.empty()) {
-      for (std::size_t i = 0; i < weights.size(); ++i) w[i] -= lr * (gradients[i] + decay_ * w[i]);
+    if (velocity_.empty() && decay_ == 0) {
+      copy.empty() ? subtract_scaled(weights, gradient, lr)
+                   : subtract_scaled(weights, gradient, lr, copy);
       return;
     }
-    float* const v = velocity_.data();
     const float ahead = nesterov_ ? momentum_ : 1.0f;
     const float now = nesterov_ ? 1.0f : 0.0f;
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      const float g = gradients[i] + decay_ * w[i];
-      v[i] = momentum_ * v[i] + g;
-      w[i] -= lr * (now * g + ahead * v[i]);
+      float step = gradient[i] + decay_ * weights[i];
+      if (!velocity_.empty()) {
+        velocity_[i] = momentum_ * velocity_[i] + step;
+        step = now * step + ahead * velocity_[i];
+      }
+      weights[i] -= lr * step;
     }
+    if (!copy.empty()) std::ranges::copy(weights, copy.begin());
   }
 
   std::unique_ptr<Optimizer> copy() const override { return std::make_unique<Sgd>(*this); }

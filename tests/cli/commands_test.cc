@@ -1,6 +1,7 @@
 // The command line itself: help, wrong words, and the commands that start no training.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/starling_program.h"
@@ -94,6 +95,58 @@ TEST(Systems, ThatDoNotExistAreAnsweredWithThoseThatDo) {
   EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
   for (const char* word : {"nosuch", "horovod", "pairwise"}) {
     EXPECT_NE(ran.err.find(word), std::string::npos) << ran.err;
+  }
+}
+
+TEST(MeasureSlow, TellsWhatEachScheduleKeepsOfItsPace) {
+  TemporaryFolder folder;
+  const std::string path = (folder.path() / "slow").string();
+  const Ran ran = starling_program({"measure", "--grid", "slow", "--folder", path, "--json"});
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json result = json::parse(ran.out);
+  EXPECT_EQ(result["grid"], "slow");
+  EXPECT_EQ(result["workers"], 4);
+  EXPECT_EQ(json::parse(file_text(path + "/table.json")), result["rows"]);
+  std::map<std::string, json> rows;
+  for (const json& row : result["rows"]) {
+    const std::string schedule = row["schedule"];
+    rows[split(schedule, ',')[0]] = row;  // the last delay bound, of those of ssp
+    EXPECT_NE(file_text(path + "/table.md").find("| " + schedule + " |"), std::string::npos);
+    EXPECT_GT(row["batches_per_second"].get<double>(), 0) << row;
+  }
+  EXPECT_EQ(result["rows"].size(), 11u);
+  EXPECT_GE(rows["async"]["kept"], 0.7);
+  EXPECT_GE(rows["quorum"]["kept"], 0.7);
+  EXPECT_EQ(rows["quorum"]["workers"], 5);
+  EXPECT_GT(rows["quorum"]["dropped"], 0);
+  EXPECT_GT(rows["epoch"]["skipped"], 0);
+  EXPECT_GE(rows["ssp"]["kept"], 0.7);  // its bound is further than the slow one falls behind
+  for (const char* synchronous : {"bsp", "ring-leader", "allreduce"}) {
+    EXPECT_LE(rows[synchronous]["kept"], 0.25) << synchronous;
+  }
+}
+
+TEST(Measure, RefusesWhatDoesNotGoWithTheGrid) {
+  const std::vector<std::pair<Words, const char*>> all = {
+      {{"--grid", "paper", "--workers", "3"}, "--workers does not go with --grid paper"},
+      {{"--grid", "systems", "--slow", "3:5"}, "--slow does not go with --grid systems"},
+      {{"--grid", "systems", "--workers", "3"}, "3 workers cannot be shared out evenly"},
+      {{"--grid", "slow", "--epochs", "3"}, "--epochs does not go with --grid slow"},
+      {{"--grid", "slow", "--slow", "fast"}, "slow = 'fast' is not understood"},
+      {{"--grid", "slow", "--workers", "2"}, "there is no worker 3"},
+  };
+  for (const auto& [flags, culprit] : all) {
+    Words words = {"measure", "--folder", "/proc/no/such"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Ran ran = starling_program(words);
+    EXPECT_EQ(ran.status, "exit 1") << culprit;
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
+    EXPECT_NE(ran.err.find(culprit), std::string::npos) << ran.err;
+  }
+  const Ran ran = starling_program({"measure", "--grid", "nosuch"});
+  EXPECT_EQ(ran.status, "exit 2");
+  for (const char* name : {"nosuch", "paper", "systems", "slow"}) {
+    EXPECT_NE(ran.err.find(name), std::string::npos) << ran.err;
   }
 }
 

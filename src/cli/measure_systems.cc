@@ -1,0 +1,100 @@
+// starling measure --grid systems: every named system on the same data, each with its own settings.
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "cli/measure_grids.h"
+#include "strategy/systems.h"
+
+namespace starling {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr double kGoal = 0.97;  // the accuracy that every system should reach
+
+struct SystemRun {
+  std::string name;
+  Settings settings;
+};
+
+// All of them are checked before the first one runs.
+std::vector<SystemRun> planned(const MeasureOptions& options) {
+  Settings defaults;
+  defaults.epochs = 5;
+  std::vector<SystemRun> runs;
+  for (const System& system : named_systems()) {
+    Settings settings = options.settings.settings_for(system, defaults);
+    if (options.workers) settings.workers = *options.workers;
+    check_settings(settings);
+    runs.push_back({system.name, settings});
+  }
+  return runs;
+}
+
+json as_row(const std::string& name, const json& summary) {
+  json row = {{"system", name},
+              {"accuracy", summary["accuracy"]},
+              {"reached_97", summary["accuracy"].get<double>() >= kGoal},
+              {"train_seconds", summary["train_seconds"]},
+              {"samples_per_second", summary["samples_per_second"]},
+              {"sent_bytes_per_worker", mean(summary["wire_bytes_sent"])},
+              {"received_bytes_per_worker", mean(summary["wire_bytes_received"])},
+              {"sent_bytes_by_workers", total(summary["wire_bytes_sent"])}};
+  const json servers = summary.value("servers", json::object());
+  for (const char* key : {"staleness_mean", "staleness_max", "gradients_dropped"}) {
+    row[key] = servers.value(key, json());
+  }
+  return row;
+}
+
+// As people read it; what there is none of is a dash.
+std::vector<std::string> as_text(const json& row) {
+  const auto count = [&](const char* key) {
+    return row[key].is_null() ? "-" : format_count(row[key]);
+  };
+  return {row["system"],
+          fmt::format("{:.2f} %", row["accuracy"].get<double>() * 100),
+          row["reached_97"].get<bool>() ? "yes" : "no",
+          fmt::format("{:.1f} s", row["train_seconds"].get<double>()),
+          format_count(row["samples_per_second"]),
+          format_bytes(row["sent_bytes_per_worker"]),
+          format_bytes(row["received_bytes_per_worker"]),
+          format_bytes(row["sent_bytes_by_workers"]),
+          row["staleness_mean"].is_null()
+              ? "-"
+              : fmt::format("{:.2f}", row["staleness_mean"].get<double>()),
+          count("staleness_max"),
+          count("gradients_dropped")};
+}
+
+}  // namespace
+
+MeasuredGrid measure_systems(const MeasureOptions& options) {
+  const std::vector<SystemRun> runs = planned(options);
+  Table table({"system", "accuracy", "97 %", "training", "samples/s", "sent per worker",
+               "received per worker", "sent by all workers", "staleness mean", "staleness max",
+               "dropped"});
+  json rows = json::array();
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const json summary = measured_run(runs[i].settings, options.folder / runs[i].name,
+                                      fmt::format("[{}/{}] {}", i + 1, runs.size(), runs[i].name));
+    rows.push_back(as_row(runs[i].name, summary));
+    table.add(as_text(rows.back()));
+  }
+  const Settings& any = runs.front().settings;
+  return {.table = table,
+          .rows = rows,
+          .conditions = {{"workers", any.workers},
+                         {"model", any.model},
+                         {"data", any.data},
+                         {"epochs", any.epochs}},
+          .headline = fmt::format("{} workers train {} on {} for {} epoch{}", any.workers,
+                                  any.model, any.data, any.epochs, any.epochs == 1 ? "" : "s"),
+          .remarks =
+              "Bytes are those of the workers; what a server process sends, they receive. "
+              "Staleness is in\n"
+              "updates; gradients are counted, and dropped, block by block."};
+}
+
+}  // namespace starling
