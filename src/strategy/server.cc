@@ -254,14 +254,16 @@ class ServerStrategy : public Strategy {
       pipeline.back().weights.resize(weights.size());
     }
     Flight& flight = pipeline[steps_ % static_cast<std::uint64_t>(settings_.lag)];
+    std::optional<WeightsHeader> arrived;
     if (flight.running) {
       Running& running = *flight.running;
       co_await running;
       std::ranges::copy(flight.weights, weights.begin());
-      client_->adopt(key, flight.header);
+      arrived = flight.header;
     }
     std::ranges::copy(gradient, flight.gradient.begin());
     flight.running.emplace(exchange(key, flight, clock()));
+    if (arrived) client_->adopt(key, *arrived);  // this gradient was still computed on older ones
   }
   Task<> exchange(std::size_t key, Flight& flight, std::uint64_t clock) {
     Task<WeightsHeader> answer = client_->push_pull(key, flight.gradient, clock, flight.weights);
