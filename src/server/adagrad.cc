@@ -15,7 +15,9 @@ namespace {
 class Adagrad : public Optimizer {
  public:
   Adagrad(const OptimizerSettings& settings, std::size_t elements)
-      : lr_(settings.lr), decay_(static_cast<float>(settings.weight_decay)), squares_(elements) {}
+      : lr_(settings.lr),
+        decay_(static_cast<float>(settings.weight_decay)),
+        squares_(elements, static_cast<float>(kAdagradStart)) {}
 
   void update(std::span<float> weights, std::span<const float> gradient, double lr_factor,
               std::span<float> copy) override {

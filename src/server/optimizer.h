@@ -7,6 +7,10 @@
 
 namespace starling {
 
+// Where Adagrad's sum of squares begins, as in TensorFlow: from zero, its first step moves every
+// weight by the whole learning rate, however small the gradient.
+inline constexpr double kAdagradStart = 0.1;
+
 struct OptimizerSettings {
   enum class Kind { sgd, nesterov, adagrad, adam };
 

@@ -149,6 +149,12 @@ class ServerStrategy : public Strategy {
     if (is_proxy()) co_await client_->stop();
   }
 
+  // Not in a group, whose members have the same weights, nor with a lag: what is under way is
+  // newer.
+  Task<> catch_up(Replica replica) override {
+    if (group_.size == 1 && settings_.lag == 0) co_await fetch_all(replica.weights);
+  }
+
   bool in_step() const override { return false; }
   bool updates_weights() const override { return true; }
   std::optional<ServerReport> server_report() const override { return report_; }

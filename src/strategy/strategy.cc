@@ -25,6 +25,8 @@ Task<std::uint64_t> Strategy::next_batch(std::optional<std::uint64_t> before) {
 
 Task<> Strategy::stop() { co_return; }
 
+Task<> Strategy::catch_up(Replica) { co_return; }
+
 std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm, Workload workload) {
   if (settings.strategy == "allreduce") return make_allreduce(settings, comm);
   if (settings.strategy == "pairwise") return make_pairwise(settings, comm);

@@ -64,6 +64,10 @@ class Strategy {
   // themselves.
   virtual Task<> stop();
 
+  // For a worker that has done something else for a while: takes in what the others have done
+  // meanwhile.
+  virtual Task<> catch_up(Replica replica);
+
   // Whether workers go step by step together and to the end, so that they can do other things
   // together as well.
   virtual bool in_step() const { return true; }

@@ -47,8 +47,10 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings
         parameters, torch::optim::AdamOptions(settings.lr).weight_decay(settings.weight_decay));
   }
   if (settings.optimizer == "adagrad") {
-    return std::make_unique<torch::optim::Adagrad>(
-        parameters, torch::optim::AdagradOptions(settings.lr).weight_decay(settings.weight_decay));
+    return std::make_unique<torch::optim::Adagrad>(parameters,
+                                                   torch::optim::AdagradOptions(settings.lr)
+                                                       .initial_accumulator_value(kAdagradStart)
+                                                       .weight_decay(settings.weight_decay));
   }
   return std::make_unique<torch::optim::SGD>(parameters,
                                              torch::optim::SGDOptions(settings.lr)
@@ -139,6 +141,9 @@ class Trainer {
       if (over ? in_step() : due > evaluated) {
         evaluated = due;
         evaluate();
+        if (dist_.leads()) {
+          dist_.run("catching up", dist_.strategy().catch_up(dist_.model().replica()));
+        }
         const bool reached = target && accuracy_ >= *target;
         if (reached && in_step()) break;
         if (reached) dist_.stop_all();
