@@ -24,6 +24,7 @@ constexpr int kPeerUnreachableAfterMs = 10'000;
 constexpr int kLoopbackSendBufferBytes = 300'000;
 
 constexpr std::size_t kShortBytes = 1024;
+constexpr std::size_t kLongBytes = 16 * 1024;
 
 asio::mutable_buffer buffer(Bytes bytes) { return {bytes.data(), bytes.size()}; }
 asio::const_buffer buffer(ConstBytes bytes) { return {bytes.data(), bytes.size()}; }
@@ -143,6 +144,8 @@ void Connection::read_fragments() {
       fragment_left_bytes_ -= payload;
       in_fragment_ = fragment_left_bytes_ > 0;
       inbox_.landed(header_, payload);
+      // What has come in whole is used while it is still in the cache.
+      if (!in_fragment_ && payload >= kLongBytes) return;
     }
   }
 }
