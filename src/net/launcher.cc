@@ -151,6 +151,7 @@ class Launcher {
     std::optional<int> status;  // as waitpid tells it, once it has ended
     std::unique_ptr<asio::posix::stream_descriptor> events;
     asio::streambuf buffer{kMaxEventBytes};
+    bool joined = false;          // it is one of those who can go on without another
     bool skip_line = false;       // the rest of a line beyond all bounds
     bool told_to_end = false;     // by us, so that its end is not its fault
     std::optional<Report> error;  // what it said was wrong
@@ -263,9 +264,9 @@ class Launcher {
   void take_event(Worker& worker, const std::string& line) {
     // The program may be anybody's, so its lines may be anything.
     const auto event = nlohmann::json::parse(line, nullptr, false);
-    if (!event.is_object() || !event.contains("event") || event["event"] != "error") {
-      return on_event_(worker.rank, line);
-    }
+    const bool has_kind = event.is_object() && event.contains("event");
+    if (has_kind && event["event"] == "joined") worker.joined = true;
+    if (!has_kind || event["event"] != "error") return on_event_(worker.rank, line);
     if (worker.error || !event.contains("message") || !event["message"].is_string()) return;
     worker.error = {event["message"], event.contains("peer_lost") && event["peer_lost"] == true};
   }
@@ -289,9 +290,16 @@ class Launcher {
     if (status == 0 || result_.interrupted) return;
     if (first_to_fail_ == nullptr) {
       first_to_fail_ = &worker;
-      if (!plan_.survives_losses) after(kTimeToNotice, [this] { stop(); });
+      if (!others_can_go_on()) after(kTimeToNotice, [this] { stop(); });
     }
     ::kill(-worker.pid, SIGKILL);  // its children
+  }
+
+  // Before all have come together, nobody can do without anybody.
+  bool others_can_go_on() const {
+    return plan_.survives_losses && std::ranges::all_of(workers_, [](const auto& worker) {
+             return worker->serves || worker->joined;
+           });
   }
 
   void stop() {

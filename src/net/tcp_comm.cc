@@ -63,23 +63,20 @@ Connection& TcpComm::connection(int peer) {
 
 void TcpComm::post(Send& send) {
   Connection& to = connection(send.peer());
-  if (lost_) return finish(send, lost_error(lost_->rank, send, lost_->why));
-  if (!to.open() && !suspect_) return finish(send, gone_error(send));
+  if (auto lost = lost_cause(send)) return finish(send, lost);
   to.post(send);
 }
 
 void TcpComm::post(Receive& receive) {
-  Connection& from = connection(receive.peer());
-  from.post(receive);
+  connection(receive.peer()).post(receive);  // it may be here already
   if (receive.done()) return;
-  if (lost_) {
-    finish(receive, lost_error(lost_->rank, receive, lost_->why));
-  } else if (!from.open() && !suspect_) {
-    finish(receive, gone_error(receive));
-  }
+  if (auto lost = lost_cause(receive)) finish(receive, lost);
 }
 
-std::exception_ptr TcpComm::gone_error(const Operation& operation) const {
+std::exception_ptr TcpComm::lost_cause(const Operation& operation) const {
+  if (lost_) return lost_error(lost_->rank, operation, lost_->why);
+  const auto& peer = connections_[static_cast<std::size_t>(operation.peer())];
+  if (!peer || peer->open() || suspect_) return nullptr;
   const auto found = contained_.find(operation.peer());
   return lost_error(operation.peer(), operation,
                     found == contained_.end() ? "it has left" : found->second);

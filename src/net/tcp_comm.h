@@ -47,7 +47,7 @@ class TcpComm : public Comm {
   Task<> judge();
   void lose(int peer, const std::string& why);
   void fail_all(int peer, const Lost& lost);
-  std::exception_ptr gone_error(const Operation& operation) const;
+  std::exception_ptr lost_cause(const Operation& operation) const override;
   Task<> look_for_ends();
 
   std::vector<std::shared_ptr<Connection>> connections_;

@@ -179,10 +179,16 @@ class Comm {
 
   Ledger& books() { return ledger_; }
 
+  // Why an operation cannot be any more, on account of a lost rank; nullptr if it can.
+  virtual std::exception_ptr lost_cause(const Operation& operation) const = 0;
+
   bool losses_are_contained() const { return losses_are_contained_; }
+  // For the transport, when it has failed what it holds itself.
   void note_loss(int peer) {
     lost_[static_cast<std::size_t>(peer)] = true;
     losses_.ring();
+    fail_lost(own_sends_);
+    fail_lost(own_receives_);
   }
 
  private:
@@ -191,11 +197,13 @@ class Comm {
 
   void begin(Send& send) {
     if (send.peer() != rank_) return post(send);
+    if (auto error = lost_cause(send)) return finish(send, error);
     own_sends_.push_back(send);
     pass_to_self(send.channel().id);
   }
   void begin(Receive& receive) {
     if (receive.peer() != rank_) return post(receive);
+    if (auto error = lost_cause(receive)) return finish(receive, error);
     own_receives_.push_back(receive);
     pass_to_self(receive.channel().id);
   }
@@ -204,6 +212,13 @@ class Comm {
     operation.peer() != rank_ ? withdraw(operation) : operation.unlink();
   }
   void pass_to_self(std::uint32_t channel);
+  template <class AnyOperation>
+  void fail_lost(List<AnyOperation>& operations) {
+    while (AnyOperation* operation =
+               operations.find([this](const Operation& each) { return lost_cause(each); })) {
+      finish(*operation, lost_cause(*operation));
+    }
+  }
 
   Loop& loop_;
   int rank_;

@@ -82,6 +82,7 @@ void Block::arrived(const Push& push) {
 
 Task<> Block::until_applied(int worker) {
   while (is_waiting(worker)) co_await changed_.rung();
+  of(worker).copy = nullptr;  // its memory may be lent to somebody else now
 }
 
 Task<std::span<const float>> Block::read(int worker, std::span<float> room) {

@@ -71,7 +71,7 @@ class Block {
   std::span<const float> weights() const { return weights_; }
   void have_weights();
 
-  // The gradient's memory must stay until the push is applied.
+  // The gradient's memory must stay until until_applied() says that it is used no more.
   void arrived(const Push& push);
   Task<> until_applied(int worker);
 

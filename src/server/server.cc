@@ -69,7 +69,7 @@ class Server::Desk {
     } catch (const PeerLost& lost) {
       const bool in_peace = of(worker).done && lost.rank() == rank_of(worker);
       if (!in_peace && (gate_->needs_everybody() || lost.rank() != rank_of(worker))) throw;
-      if (!in_peace) spdlog::warn("rank {} was lost; the others go on", lost.rank());
+      if (!in_peace) spdlog::info("rank {} was lost; the others go on", lost.rank());
     }
     leave(worker);
   }

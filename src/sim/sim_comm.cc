@@ -20,6 +20,11 @@ std::exception_ptr lost_in(int peer, const Channel& channel) {
 }
 }  // namespace
 
+std::exception_ptr SimComm::lost_cause(const Operation& operation) const {
+  const int lost = is_lost(operation.peer()) ? operation.peer() : culprit_;
+  return lost >= 0 ? lost_in(lost, operation.channel()) : nullptr;
+}
+
 void SimComm::account(int peer, Direction direction, Purpose purpose, std::size_t payload_bytes) {
   books().add(peer, direction, purpose, {payload_bytes, wire_bytes(payload_bytes)});
 }
@@ -27,9 +32,7 @@ void SimComm::account(int peer, Direction direction, Purpose purpose, std::size_
 void SimComm::post(Send& send) {
   STARLING_CHECK(send.peer() >= 0 && send.peer() < size(), "rank {} sends to rank {}", rank(),
                  send.peer());
-  if (const int lost = lost_for(send.peer()); lost >= 0) {
-    return finish(send, lost_in(lost, send.channel()));
-  }
+  if (auto lost = lost_cause(send)) return finish(send, lost);
   const Time leaves = cluster_.transmit(*this, send);
   leaving_[&send] = events_.at(leaves, [this, &send] {
     leaving_.erase(&send);
@@ -49,8 +52,8 @@ void SimComm::post(Receive& receive) {
   if (here != unexpected_.end()) {
     land(receive, *here);
     unexpected_.erase(here);
-  } else if (const int lost = lost_for(receive.peer()); lost >= 0) {
-    finish(receive, lost_in(lost, receive.channel()));
+  } else if (auto lost = lost_cause(receive)) {
+    finish(receive, lost);
   } else {
     receives_.push_back(receive);
   }

@@ -34,9 +34,8 @@ class SimComm : public Comm {
   void post(Receive& receive) override;
   void withdraw(Send& send) override;
   void withdraw(Receive& receive) override { receive.unlink(); }
+  std::exception_ptr lost_cause(const Operation& operation) const override;
   void land(Receive& receive, const Message& message);
-  // The rank on whose account an operation with this peer cannot be, or -1.
-  int lost_for(int peer) const { return is_lost(peer) ? peer : culprit_; }
 
   Cluster& cluster_;
   SimLoop& events_;

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include "base/log.h"
+#include "net/worker_events.h"
 #include "runtime/race.h"
 #include "strategy/server_plan.h"
 
@@ -52,6 +55,7 @@ Dist::Dist(Model model, Settings settings, Job job, Workload workload)
   strategy_ = make_strategy(settings_, comm(), std::move(workload));
   watch_backward();
   run("agreeing on the first weights", strategy_->start(model_.replica()));
+  report_event(job_, {{"event", "joined"}});
   computing_since_ = loop_.now();
 }
 

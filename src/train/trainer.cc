@@ -248,13 +248,25 @@ class Trainer {
     if (!in_step() && !stopping_) step_ = steps_;  // the last of them were others'
     const Score own = evaluate_own(dist_, test_);
     dist_.finish();
-    if (!in_step()) evaluate();
-
     const ByteCount sent = dist_.comm().ledger().total(Direction::sent);
     const ByteCount received = dist_.comm().ledger().total(Direction::received);
-    std::vector<WorkerResult> results = {{dist_.rank(), own.accuracy, seconds(dist_.waited()),
-                                          samples_, sent.payload, sent.wire, received.payload,
-                                          received.wire}};
+    const WorkerResult mine = {dist_.rank(), own.accuracy, seconds(dist_.waited()), samples_,
+                               sent.payload, sent.wire,    received.payload,        received.wire};
+    for (bool over = false; !over;) {
+      const int before = lead();
+      try {
+        report_to_lead(mine, trained, run_folder);
+        over = true;
+      } catch (const PeerLost&) {  // if it was the lead, the next one takes over
+        if (!survives_losses(settings_) || lead() == before) throw;
+      }
+    }
+  }
+
+  void report_to_lead(const WorkerResult& mine, Time trained,
+                      const std::filesystem::path& run_folder) {
+    if (!in_step()) evaluate();
+    std::vector<WorkerResult> results = {mine};
     dist_.run("collecting the results", collect(results));
     if (dist_.leads()) {
       save_model(run_folder / "model.safetensors");

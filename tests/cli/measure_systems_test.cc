@@ -35,7 +35,7 @@ TEST(MeasureSystems, PutsEverySystemInOneTableAndGoesOnWhereItWasInterrupted) {
   }
   // A system's own settings hold, and flags are over them.
   const std::string settings = file_text(path + "/distbelief/settings.toml");
-  for (const char* line : {"optimizer = 'adagrad'", "lr = 0.01", "workers = 2", "epochs = 1.0"}) {
+  for (const char* line : {"optimizer = 'adagrad'", "lr = 0.02", "workers = 2", "epochs = 1.0"}) {
     EXPECT_NE(settings.find(line), std::string::npos) << line << " / " << settings;
   }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/simulated_training.h"
+#include "server/keys.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -397,6 +398,20 @@ TEST(Eager, KeepsTheContractOfTheDelayBoundAndAsksLess) {
   EXPECT_LE(furthest, 4u);
   EXPECT_LT(distance_to_target(eager.weights[0]), 0.1);
   EXPECT_GT(eager.batches_per_second(), asking.batches_per_second());
+}
+
+// Pushes and pulls that go apart, and blocks of equal size that take each other's memory.
+TEST(Eager, EachBlockGetsItsOwnWeightsWhateverMemoryTheyTravelIn) {
+  Settings settings = server_settings(2, "ssp");
+  settings.delay_bound = 1;
+  settings.eager = true;
+  SimulatedTraining training = training_of(settings);
+  training.elements = 4 * kLargestBlockElements;
+  training.batches_per_epoch = 10;
+  training.batches = 20;
+  const SimulatedResult result = simulate(training);
+  expect_all_well(result);
+  EXPECT_TRUE(result.weights[0] == result.weights[1]);
 }
 
 TEST(Loss, AnAsyncSystemGoesOnWithoutALostWorker) {
