@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/check.h"
 
@@ -24,14 +25,21 @@ std::vector<std::size_t> Table::widths() const {
   return widths;
 }
 
-// The first column is a name and stands left; the others are mostly numbers and stand right.
+// Names and other words stand left, as the first column always does; numbers stand right.
+bool Table::holds_words(std::size_t column) const {
+  return column == 0 || std::ranges::any_of(rows_, [column](const auto& row) {
+           return !row[column].empty() && std::isalpha(static_cast<unsigned char>(row[column][0]));
+         });
+}
+
 std::string Table::text() const {
   const auto width = widths();
   std::string out;
   const auto line = [&](const std::vector<std::string>& row) {
     for (std::size_t i = 0; i < row.size(); ++i) {
-      out += i == 0 ? fmt::format("{:<{}}", row[i], width[i])
-                    : fmt::format("  {:>{}}", row[i], width[i]);
+      out += i == 0 ? "" : "  ";
+      out += holds_words(i) ? fmt::format("{:<{}}", row[i], width[i])
+                            : fmt::format("{:>{}}", row[i], width[i]);
     }
     while (out.ends_with(' ')) out.pop_back();
     out += '\n';

@@ -18,6 +18,7 @@ class Table {
 
  private:
   std::vector<std::size_t> widths() const;
+  bool holds_words(std::size_t column) const;
 
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;

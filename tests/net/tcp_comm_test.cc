@@ -4,27 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <cstdlib>
-#include <new>
-
 #include "base/error.h"
 #include "base/random.h"
 #include "exchange/allreduce.h"
 #include "exchange/collect.h"
 #include "exchange/pairwise.h"
+#include "tests/counted_allocations.h"
 #include "tests/net/flock.h"
-
-namespace {
-std::size_t allocations = 0;
-}
-// Counts this program's allocations, to see that a steady-state exchange makes none.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace starling {
 namespace {

@@ -16,6 +16,17 @@ TEST(Table, TextAlignsNamesLeftAndNumbersRight) {
             "halving-doubling      7  12.50\n");
 }
 
+TEST(Table, TextAlignsColumnsOfWordsLeft) {
+  Table table({"system", "schedule", "n"});
+  table.add({"bigdl", "sync", "4"});
+  table.add({"petuum", "bounded async", "12"});
+  EXPECT_EQ(table.text(),
+            "system  schedule        n\n"
+            "------  -------------  --\n"
+            "bigdl   sync            4\n"
+            "petuum  bounded async  12\n");
+}
+
 TEST(Table, TextLeavesNoSpacesAtTheEndOfALine) {
   Table table({"name", "remark"});
   table.add({"a", ""});

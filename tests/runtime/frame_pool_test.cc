@@ -2,23 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <stdexcept>
 
 #include "runtime/running.h"
-
-namespace {
-std::size_t allocations = 0;
-}
-// Counts this program's allocations, to see that a steady state makes none.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/counted_allocations.h"
 
 namespace starling {
 namespace {

@@ -414,6 +414,22 @@ TEST(Eager, EachBlockGetsItsOwnWeightsWhateverMemoryTheyTravelIn) {
   EXPECT_TRUE(result.weights[0] == result.weights[1]);
 }
 
+// One worker has a step more than the others: nobody waits for those who are done.
+TEST(Clerk, NoGateWaitsForAWorkerThatFinishesEarly) {
+  for (const char* gate : {"bsp", "ssp", "async", "value", "quorum", "epoch"}) {
+    for (int delay_bound : {0, 2}) {
+      Settings settings = server_settings(4, gate);
+      settings.delay_bound = delay_bound;
+      SimulatedTraining training = training_of(settings);
+      training.batches = 41;
+      training.batches_per_epoch = 40;
+      const SimulatedResult result = simulate(training);
+      expect_all_well(result);
+      expect_equal_weights(result);
+    }
+  }
+}
+
 TEST(Loss, AnAsyncSystemGoesOnWithoutALostWorker) {
   for (const char* gate : {"async", "quorum", "value", "epoch"}) {
     for (int lost : {0, 2}) {

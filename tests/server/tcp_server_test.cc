@@ -1,25 +1,11 @@
 // The parameter server on real loopback sockets.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
 #include "base/error.h"
 #include "server/client.h"
 #include "server/server.h"
+#include "tests/counted_allocations.h"
 #include "tests/net/flock.h"
-
-namespace {
-std::size_t allocations = 0;
-}
-// Counts this program's allocations, to see that a steady-state step makes none.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace starling {
 namespace {
