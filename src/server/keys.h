@@ -43,4 +43,18 @@ inline std::vector<Key> cut_into_keys(std::size_t elements, int servers,
   return keys;
 }
 
+// The other way, for buckets that should stay whole: each goes to the server on whose shard its
+// middle lies.
+inline std::vector<Key> buckets_as_keys(std::size_t elements, int servers,
+                                        std::vector<Range> buckets) {
+  std::ranges::sort(buckets, {}, &Range::begin);
+  std::vector<Key> keys;
+  for (const Range& bucket : buckets) {
+    const std::size_t middle = bucket.begin + bucket.size() / 2;
+    keys.push_back(
+        {static_cast<int>(middle * static_cast<std::size_t>(servers) / elements), bucket});
+  }
+  return keys;
+}
+
 }  // namespace starling

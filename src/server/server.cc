@@ -64,8 +64,12 @@ class Server::Desk {
         blocks.push_back(serve_block(worker, held));
         if (of(worker).wants_eager) blocks.push_back(scatter_eagerly(worker, held));
       }
-      Task<int> until_bye = race(serve_control(worker), all(std::move(blocks)));
-      co_await until_bye;
+      if (blocks.empty()) {
+        co_await serve_control(worker);
+      } else {
+        Task<int> until_bye = race(serve_control(worker), all(std::move(blocks)));
+        co_await until_bye;
+      }
     } catch (const PeerLost& lost) {
       const bool in_peace = of(worker).done && lost.rank() == rank_of(worker);
       if (!in_peace && (gate_->needs_everybody() || lost.rank() != rank_of(worker))) throw;

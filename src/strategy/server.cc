@@ -57,9 +57,11 @@ class ServerStrategy : public Strategy {
     if (push_every_ > 1) sums_.resize(elements);
     const std::span<float> parameters = replica.weights.first(elements);
     if (is_proxy()) {
-      client_.emplace(comm_,
-                      ServerClient::Options{first_server(settings_), servers, settings_.eager},
-                      cut_into_keys(elements, servers, workload_.buckets, kLargestBlockElements));
+      client_.emplace(
+          comm_, ServerClient::Options{first_server(settings_), servers, settings_.eager},
+          settings_.factors  // are of a whole layer
+              ? buckets_as_keys(elements, servers, workload_.buckets)
+              : cut_into_keys(elements, servers, workload_.buckets, kLargestBlockElements));
       const auto units = static_cast<std::uint64_t>(group_.size);
       co_await client_->hello({workload_.batches / units, workload_.batches_per_epoch / units});
       for (std::size_t key = 0; key < keys().size(); ++key) {
