@@ -337,12 +337,14 @@ TEST(CheckSettings, RefusesWhatServersCannotDo) {
             "out push_every, fetch_every, lag and eager");
   EXPECT_EQ(check_server([](Settings& s) { s.eager = true, s.fetch_every = 2; }),
             "eager weights need no fetching; leave out fetch_every, or eager");
-  EXPECT_EQ(check_server([](Settings& s) { s.factors = true, s.push_every = 2; }),
-            "factors are of one batch of one worker; leave out push_every, lag, backward_passes and "
-            "group, or factors");
-  EXPECT_EQ(check([](Settings& s) { s.gate = "async"; }),
-            "servers, placement, group, gate, staleness, eager, factors, lag, push_every and "
-            "fetch_every go with server, not with pairwise; leave them out, or use strategy server");
+  EXPECT_EQ(
+      check_server([](Settings& s) { s.factors = true, s.push_every = 2; }),
+      "factors are of one batch of one worker; leave out push_every, lag, backward_passes and "
+      "group, or factors");
+  EXPECT_EQ(
+      check([](Settings& s) { s.gate = "async"; }),
+      "servers, placement, group, gate, staleness, eager, factors, lag, push_every and "
+      "fetch_every go with server, not with pairwise; leave them out, or use strategy server");
 }
 
 TEST(CheckSettings, RefusesASlowWorkerThatIsNotUnderstood) {

@@ -72,8 +72,7 @@ INSTANTIATE_TEST_SUITE_P(All, StrategyTest,
 // Servers and the ring with a leader have hooks that need more than a step: they are tested by
 // whole trainings, in tests/server and in ring_leader_test.cc.
 TEST(Strategies, TheTestsAboveNameAllThereAre) {
-  EXPECT_EQ(kStrategyNames,
-            "allreduce, server, ring-leader, pairwise, exponential, local, single");
+  EXPECT_EQ(kStrategyNames, "allreduce, server, ring-leader, pairwise, exponential, local, single");
 }
 
 TEST(StrategiesDeathTest, AnUncheckedNameStopsTheProgram) {
