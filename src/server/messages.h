@@ -60,6 +60,7 @@ struct WeightsHeader {
 // A bound on what a hello may claim: more is a broken or hostile worker.
 inline constexpr std::uint64_t kMaxKeys = 1 << 16;
 inline constexpr std::uint64_t kMaxBlockElements = 1 << 28;
+inline constexpr std::uint64_t kMaxShardElements = std::uint64_t{1} << 34;
 
 // Two, because a worker that serves as well is asked and asks.
 inline constexpr Channel kRequestChannel{3, Purpose::control, "a request to a server"};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <list>
-#include <map>
 #include <optional>
 
 #include "base/error.h"
@@ -14,6 +13,10 @@
 #include "server/messages.h"
 
 namespace starling {
+
+namespace {
+constexpr const char* kRemedy = "all workers must run the same program with the same settings";
+}
 
 class Server::Desk {
  public:
@@ -84,7 +87,7 @@ class Server::Desk {
     heard_ = comm_.loop().now();
     if (hello.kind != ControlRequest::Kind::hello || hello.keys > kMaxKeys ||
         hello.units_per_epoch == 0) {
-      throw Error(fmt::format("rank {} did not say hello", rank_of(worker)));
+      throw Error(fmt::format("rank {} did not say hello", rank_of(worker)), kRemedy);
     }
     std::vector<KeyInfo> keys(hello.keys);
     co_await comm_.receive(rank_of(worker), kRequestChannel, std::span(keys));
@@ -99,14 +102,17 @@ class Server::Desk {
     if (plan != *plan_ || !std::ranges::equal(blocks_, keys, same)) {
       throw Error(fmt::format("rank {} has another model or another amount of work than the others",
                               rank_of(worker)),
-                  "all workers must run the same program with the same settings");
+                  kRemedy);
     }
   }
 
   void make_blocks(const std::vector<KeyInfo>& keys) {
+    std::uint64_t all_elements = 0;
     for (const KeyInfo& key : keys) {
-      if (key.elements == 0 || key.elements > kMaxBlockElements || key.key >= kMaxKeys) {
-        throw Error(fmt::format("a worker asks for a block of {} elements", key.elements));
+      all_elements += key.elements;
+      if (key.elements == 0 || key.elements > kMaxBlockElements || key.key >= kMaxKeys ||
+          all_elements > kMaxShardElements) {
+        throw Error(fmt::format("a worker asks for a block of {} elements", key.elements), kRemedy);
       }
       const Block::Options options{key.elements, options_.workers, options_.optimizer,
                                    options_.staleness};
@@ -141,7 +147,7 @@ class Server::Desk {
         case ControlRequest::Kind::bye:
           co_return;
         default:
-          throw Error(fmt::format("rank {} sent a request that makes no sense", rank));
+          throw Error(fmt::format("rank {} sent a request that makes no sense", rank), kRemedy);
       }
     }
   }
@@ -197,7 +203,7 @@ class Server::Desk {
       }
       if (request.flags & KeyRequest::kPush) {
         if (request.clock < block.clock(worker) || request.version > block.version()) {
-          throw Error(fmt::format("rank {} pushed what cannot have happened yet", rank));
+          throw Error(fmt::format("rank {} pushed what cannot have happened yet", rank), kRemedy);
         }
         block.arrived({worker, request.clock, request.version, landing.span()});
       }
@@ -230,7 +236,7 @@ class Server::Desk {
                          std::span<float> gradient) {
     const Factors::Shape shape{request.batch, request.inputs, request.outputs};
     if (!shape.holds(request.offset, gradient.size())) {
-      throw Error(fmt::format("rank {} sent factors that do not fit their block", rank));
+      throw Error(fmt::format("rank {} sent factors that do not fit their block", rank), kRemedy);
     }
     auto memory = comm_.lend<float>(shape.activations() + shape.errors());
     const std::span<float> activations = memory.span().first(shape.activations());

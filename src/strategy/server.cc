@@ -16,10 +16,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <deque>
 #include <limits>
 
-#include "base/check.h"
 #include "base/error.h"
 #include "exchange/tree.h"
 #include "exchange/vector_math.h"
@@ -51,7 +52,9 @@ class ServerStrategy : public Strategy {
                   fmt::format("there can be 1 to {}", elements));
     }
     if (settings_.placement == "workers" && comm_.rank() < servers) {
-      server_.emplace(comm_, server_options(settings_));
+      ServerOptions options = server_options(settings_);
+      options.timeout = std::chrono::hours(24);  // this worker's own waits have the job's deadline
+      server_.emplace(comm_, options);
       serving_.emplace(server_->serve());
     }
     if (push_every_ > 1) sums_.resize(elements);
@@ -83,7 +86,6 @@ class ServerStrategy : public Strategy {
     }
     if (is_proxy()) {
       if (bucket.index == 0 && hands_out_work_) ask_for_work();
-      // From the end to the beginning, which is also the order in which layers are done.
       const auto [first, last] = keys_of(bucket.range);
       for (std::size_t key = first; key < last; ++key) running_[key].emplace(step(key, bucket));
       for (std::size_t key = first; key < last; ++key) {
@@ -135,12 +137,10 @@ class ServerStrategy : public Strategy {
       co_await asking;
       asking_.reset();
     }
-    if (group_.size > 1) {  // as two floats that hold 24 bits each
-      std::array<float, 2> halves = {static_cast<float>(unit_ >> 24 & 0xffffff),
-                                     static_cast<float>(unit_ & 0xffffff)};
-      co_await tree_broadcast(comm_, weights_channel(), group_, halves);
-      unit_ = static_cast<std::uint64_t>(halves[0]) << 24 | static_cast<std::uint64_t>(halves[1]);
-      if (unit_ == 0xffffffffffff) co_return kNoBatch;
+    if (group_.size > 1) {  // a broadcast copies bits, whatever they mean
+      auto bits = std::bit_cast<std::array<float, 2>>(unit_);
+      co_await tree_broadcast(comm_, weights_channel(), group_, bits);
+      unit_ = std::bit_cast<std::uint64_t>(bits);
     }
     if (unit_ == Clerk::kNoMore) co_return kNoBatch;
     co_return unit_* static_cast<std::uint64_t>(group_.size) +
@@ -204,8 +204,8 @@ class ServerStrategy : public Strategy {
       co_await fly(key, gradient, weights);
       co_return;
     }
-    const bool apply_own = !fetches();
-    if (apply_own) apply(gradient, weights);
+    // What the servers will do in their own time is done here at once.
+    if (!fetches()) subtract_scaled(weights, gradient, static_cast<float>(settings_.lr));
     if (push_every_ > 1) {
       const std::span<float> sum = of_key(sums_, key);
       add(sum, gradient);
@@ -245,12 +245,6 @@ class ServerStrategy : public Strategy {
       Running& running = *fetching;
       co_await running;
     }
-  }
-
-  // What the servers will do in their own time is done here at once.
-  void apply(std::span<const float> gradient, std::span<float> weights) const {
-    const auto lr = static_cast<float>(settings_.lr);
-    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= lr * gradient[i];
   }
 
   // Takes in the exchange of `lag` steps ago and starts this step's in its place.

@@ -16,6 +16,8 @@ struct DenseTrace {
   torch::Tensor activations;  // of the last forward pass
   torch::Tensor errors;       // of the last backward pass
 
+  // A step in which the layer takes no part has no factors.
+  void forget() { errors = torch::Tensor(); }
   // Nothing before the first backward pass. The spans are valid until the next forward pass.
   std::optional<Factors> factors() const;
 };

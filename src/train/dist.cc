@@ -171,6 +171,7 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
   for (BucketState& bucket : buckets_) {
     bucket.running.reset();
     bucket.missing = bucket.parameters;
+    if (bucket.dense != nullptr) bucket.dense->forget();
   }
   if (!strategy_->updates_weights()) optimizer.step();
   run("the exchange of weights", strategy_->after_update(model_.replica()));

@@ -61,9 +61,9 @@ class Dist {
  private:
   struct BucketState {
     Bucket bucket;
-    int parameters = 0;                 // how many it holds
-    const DenseTrace* dense = nullptr;  // if it is the matrix of a dense layer
-    int missing = 0;                    // how many of them have no gradient yet in this step
+    int parameters = 0;           // how many it holds
+    DenseTrace* dense = nullptr;  // if it is the matrix of a dense layer
+    int missing = 0;              // how many of them have no gradient yet in this step
     std::optional<Running> running;
   };
 
