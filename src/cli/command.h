@@ -10,6 +10,7 @@ void add_launch_command(CLI::App& app);
 void add_measure_command(CLI::App& app);
 void add_systems_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
+void add_graph_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 

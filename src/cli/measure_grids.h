@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/settings_flags.h"
+#include "report/plot.h"
 #include "report/table.h"
 
 namespace starling {
@@ -26,12 +27,15 @@ struct MeasuredGrid {
   nlohmann::json conditions = nlohmann::json::object();  // what holds for all rows
   std::string headline = {};                             // what was measured,
   std::string remarks = {};                              // and what is to be seen in the table
+  std::optional<Plot> plot = {};
 };
 
 // The pair-wise averaging paper's table 2, repeated.
 MeasuredGrid measure_paper(const MeasureOptions& options);
 // Every named system on the same data.
 MeasuredGrid measure_systems(const MeasureOptions& options);
+// Bytes against accuracy of pairwise averaging, over its settings.
+MeasuredGrid measure_tradeoff(const MeasureOptions& options);
 // What each schedule makes of one slow worker, in the simulator.
 MeasuredGrid measure_slow(const MeasureOptions& options);
 

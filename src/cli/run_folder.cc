@@ -46,11 +46,12 @@ void RunFolder::record(int rank, const nlohmann::json& event) {
 
 void RunFolder::finish(const nlohmann::json& summary) {
   used_ = true;
-  if (summary.contains("servers")) {
+  for (const auto& [who, what] : {std::pair{"servers", "gradients"}, {"mixing", "models"}}) {
+    if (!summary.contains(who)) continue;
     std::ofstream histogram(path_ / "staleness.csv");
-    histogram << "staleness,gradients\n";
+    histogram << "staleness," << what << "\n";
     std::size_t staleness = 0;
-    for (const nlohmann::json& count : summary["servers"]["staleness_histogram"]) {
+    for (const nlohmann::json& count : summary[who]["staleness_histogram"]) {
       histogram << staleness++ << "," << count << "\n";
     }
   }

@@ -4,7 +4,7 @@
 //   metrics.jsonl      step, epoch, loss, time; accuracy where it was evaluated
 //   network.jsonl      each second, each worker's bytes in and out by purpose
 //   model.safetensors  the final model, the mean of all workers'
-//   staleness.csv      with parameter servers: how many gradients were how stale
+//   staleness.csv      how many gradients (with servers) or models (mixing weights) were how stale
 //   summary.json       the result in one object
 #pragma once
 

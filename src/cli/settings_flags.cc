@@ -136,8 +136,9 @@ Settings SettingsFlags::over(Settings settings) const {
   return settings;
 }
 
-Settings SettingsFlags::unchecked() const {
-  return system_.empty() ? over({}) : settings_for(find_system(system_));
+Settings SettingsFlags::unchecked(Settings defaults) const {
+  return system_.empty() ? over(std::move(defaults))
+                         : settings_for(find_system(system_), std::move(defaults));
 }
 
 Settings SettingsFlags::settings_for(const System& system, Settings defaults) const {

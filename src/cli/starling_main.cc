@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   starling::add_measure_command(app);
   starling::add_systems_command(app);
   starling::add_explain_command(app);
+  starling::add_graph_command(app);
   starling::add_bench_command(app);
   starling::add_serve_command(app);
   try {

@@ -55,6 +55,20 @@ void print_servers(const json& servers) {
   }
 }
 
+void print_mixing(const json& summary) {
+  const json& mixing = summary["mixing"];
+  fmt::print("mixing          {} rounds, {} models mixed in, {} times the network was too slow\n",
+             format_count(mixing["rounds"]), format_count(mixing["models"]),
+             format_count(mixing["skipped"]));
+  fmt::print("staleness       {:.2f} steps on average, {} at the most\n",
+             mixing["staleness_mean"].get<double>(), mixing["staleness_max"].get<std::uint64_t>());
+  if (mixing["staleness_max"].get<std::uint64_t>() > 0) {
+    print_histogram(mixing["staleness_histogram"], mixing["models"].get<double>());
+  }
+  fmt::print("spread          {:.2f} % of the model's length, between the workers at the end\n",
+             summary["spread"].get<double>() * 100);
+}
+
 void print_summary(const json& summary) {
   Table table({"worker", "accuracy", "payload sent", "wire sent", "waited"});
   const std::size_t workers = summary["worker_accuracy"].size();
@@ -63,7 +77,9 @@ void print_summary(const json& summary) {
                fmt::format("{:.2f} %", summary["worker_accuracy"][i].get<double>() * 100),
                format_bytes(summary["payload_bytes_sent"][i]),
                format_bytes(summary["wire_bytes_sent"][i]),
-               fmt::format("{:.1f} s", summary["waited_seconds"][i].get<double>())});
+               fmt::format("{:.1f} s ({:.0f} %)", summary["waited_seconds"][i].get<double>(),
+                           summary["waited_seconds"][i].get<double>() /
+                               summary["seconds"].get<double>() * 100)});
   }
   fmt::print("{}\n", table.text());
   fmt::print("averaged model  {:.2f} % on the test samples\n",
@@ -71,6 +87,7 @@ void print_summary(const json& summary) {
   fmt::print("training        {:.1f} epochs, {} steps, {:.1f} s, {} samples/s\n",
              summary["epochs"].get<double>(), format_count(summary["steps"]),
              summary["seconds"].get<double>(), format_count(summary["samples_per_second"]));
+  if (summary.contains("mixing")) print_mixing(summary);
   if (summary.contains("servers")) print_servers(summary["servers"]);
   for (const json& loss : summary["lost"]) {
     fmt::print("lost            {}; the others went on\n", loss.get<std::string>());

@@ -1,5 +1,7 @@
 #include "exchange/vector_math.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 // Highway compiles this file once for every instruction set it knows and picks one when the program
@@ -43,6 +45,30 @@ void AverageFloats(float* into, const float* x, std::size_t count) {
   zip(into, x, count, [half](auto a, auto b) HWY_ATTR { return hn::Mul(hn::Add(a, b), half); });
 }
 
+void BlendFloats(float* into, const float* x, float weight, std::size_t count) {
+  const auto weights = hn::Set(Floats(), weight);
+  zip(into, x, count,
+      [weights](auto a, auto b) HWY_ATTR { return hn::MulAdd(weights, hn::Sub(b, a), a); });
+}
+
+double SquaredDistance(const float* a, const float* b, std::size_t count) {
+  const Floats floats;
+  const std::size_t lanes = hn::Lanes(floats);
+  constexpr std::size_t kStretch = 4096;  // floats are exact enough for the sum over one
+  double total = 0;
+  std::size_t i = 0;
+  while (i + lanes <= count) {
+    auto sum = hn::Zero(floats);
+    for (const std::size_t end = std::min(count, i + kStretch); i + lanes <= end; i += lanes) {
+      const auto distance = hn::Sub(hn::LoadU(floats, a + i), hn::LoadU(floats, b + i));
+      sum = hn::MulAdd(distance, distance, sum);
+    }
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(floats, sum)));
+  }
+  for (; i < count; ++i) total += static_cast<double>((a[i] - b[i]) * (a[i] - b[i]));
+  return total;
+}
+
 // Each x is read before its copy is written, so that the two may be the same memory.
 void SubtractScaledFloats(float* into, const float* x, float factor, float* copy,
                           std::size_t count) {
@@ -82,7 +108,9 @@ namespace starling {
 
 HWY_EXPORT(AddFloats);
 HWY_EXPORT(AverageFloats);
+HWY_EXPORT(BlendFloats);
 HWY_EXPORT(ScaleFloats);
+HWY_EXPORT(SquaredDistance);
 HWY_EXPORT(SubtractScaledFloats);
 
 void add(std::span<float> into, std::span<const float> x) {
@@ -93,6 +121,16 @@ void add(std::span<float> into, std::span<const float> x) {
 void average(std::span<float> into, std::span<const float> x) {
   STARLING_CHECK(into.size() == x.size(), "{} elements meet {}", into.size(), x.size());
   HWY_DYNAMIC_DISPATCH(AverageFloats)(into.data(), x.data(), into.size());
+}
+
+void blend(std::span<float> into, std::span<const float> x, float weight) {
+  STARLING_CHECK(into.size() == x.size(), "{} elements meet {}", into.size(), x.size());
+  HWY_DYNAMIC_DISPATCH(BlendFloats)(into.data(), x.data(), weight, into.size());
+}
+
+double squared_distance(std::span<const float> a, std::span<const float> b) {
+  STARLING_CHECK(a.size() == b.size(), "{} elements meet {}", a.size(), b.size());
+  return HWY_DYNAMIC_DISPATCH(SquaredDistance)(a.data(), b.data(), a.size());
 }
 
 void scale(std::span<float> values, float factor) {

@@ -11,6 +11,12 @@ void add(std::span<float> into, std::span<const float> x);
 // into[i] = (into[i] + x[i]) / 2
 void average(std::span<float> into, std::span<const float> x);
 
+// into[i] += weight * (x[i] - into[i])
+void blend(std::span<float> into, std::span<const float> x, float weight);
+
+// sum of (a[i] - b[i])^2
+double squared_distance(std::span<const float> a, std::span<const float> b);
+
 // values[i] *= factor
 void scale(std::span<float> values, float factor);
 

@@ -98,6 +98,10 @@ class Simulation {
       Task<std::uint64_t> next = strategy->next_batch(batch);
       batch = co_await next;
       if (*batch >= training_.batches) break;
+      if (strategy->rests()) {
+        co_await strategy->after_update(replica);
+        continue;
+      }
       result_.order[rank].push_back(*batch);
       for (std::size_t i = 0; i < gradients.size(); ++i) {
         gradients[i] = weights[i] - simulated_target(i) + simulated_noise(training_, *batch, i);
@@ -118,6 +122,7 @@ class Simulation {
       result_.time = std::max(result_.time, comm.loop().now());
     }
     co_await strategy->finish(replica);
+    if (const MixReport* report = strategy->mix_report()) result_.mixing += *report;
     if (!result_.server) result_.server = strategy->server_report();
   }
 

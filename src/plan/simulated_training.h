@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "mixing/mixing.h"
 #include "server/block.h"
 #include "sim/network.h"
 #include "strategy/settings.h"
@@ -41,8 +42,9 @@ struct SimulatedResult {
   std::vector<std::uint64_t> wire_bytes_sent;     // by each rank, servers behind the workers
   std::vector<std::uint64_t> wire_bytes_received;
   std::optional<ServerReport> server;
-  Time start{0};  // when all had the first weights
-  Time time{0};   // when the last batch was done
+  MixReport mixing;  // of all workers
+  Time start{0};     // when all had the first weights
+  Time time{0};      // when the last batch was done
 
   std::uint64_t all_batches() const;
   double batches_per_second() const;

@@ -1,6 +1,7 @@
 #include "strategy/server_plan.h"
 
 #include "base/check.h"
+#include "strategy/mix_plan.h"
 
 namespace starling {
 
@@ -77,6 +78,7 @@ ServerOptions server_options(const Settings& settings) {
 
 bool survives_losses(const Settings& settings) {
   if (settings.strategy == "ring-leader") return true;
+  if (is_mix(settings)) return !mixes_in_step(settings);
   return settings.strategy == "server" && settings.placement == "apart" &&
          group_size(settings) == 1 && !make_gate(server_options(settings).gate)->needs_everybody();
 }

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "exchange/allreduce.h"
 #include "exchange/pairwise.h"
+#include "strategy/mix_plan.h"
+#include "strategy/names.h"
 
 namespace starling {
 
@@ -109,25 +111,29 @@ std::string write_settings(const Settings& settings) {
 
 namespace {
 
-bool is_one_of(std::string_view name, std::string_view names) {
-  return name.find(',') == std::string_view::npos &&
-         fmt::format(" {},", names).find(fmt::format(" {},", name)) != std::string::npos;
-}
-
-void check_name(const char* kind, const std::string& name, std::string_view names) {
-  if (!is_one_of(name, names)) {
-    throw Error(fmt::format("there is no {} '{}'", kind, name), fmt::format("there are {}", names));
-  }
-}
-
 // Settings that only one strategy has must be left as they are for the others.
 void check_belongs(const Settings& settings) {
   const Settings defaults;
   const std::string& strategy = settings.strategy;
-  if (strategy != "pairwise" && settings.passes != 1) {
-    throw Error(
-        fmt::format("passes = {} goes with pairwise, not with {}", settings.passes, strategy),
-        "leave it out, or use backward_passes to sum the gradients of several batches");
+  const bool window = strategy == "pairwise" || (strategy == "mix" && settings.graph == "window");
+  if (!window && settings.passes != 1) {
+    throw Error(fmt::format("passes = {} goes with pairwise and graph window, not with {}",
+                            settings.passes, strategy == "mix" ? settings.graph : strategy),
+                "leave it out, or use backward_passes to sum the gradients of several batches");
+  }
+  if (strategy != "mix" && (settings.graph != defaults.graph || settings.mixing != "mean" ||
+                            settings.schedule != "sync")) {
+    throw Error(fmt::format("graph, mixing and schedule go with mix, not with {}", strategy),
+                "leave them out, or use strategy mix");
+  }
+  const bool of_mix = settings.codec != "raw" || settings.overlap ||
+                      settings.probability != defaults.probability || settings.compute_ratio != 0 ||
+                      settings.mixing_step != defaults.mixing_step;
+  if (!is_mix(settings) && of_mix) {
+    throw Error(fmt::format("codec, overlap, probability, compute_ratio and mixing_step go with "
+                            "mix, pairwise, exponential and local, not with {}",
+                            strategy),
+                "leave them out, or use strategy mix");
   }
   if (is_one_of(strategy, "allreduce, server, ring-leader, single") && settings.period != 1) {
     throw Error(fmt::format("period = {} has no meaning for {}", settings.period, strategy),
@@ -217,13 +223,15 @@ void check_settings(const Settings& settings) {
   check_name("strategy", settings.strategy, kStrategyNames);
   find_allreduce(settings.exchange);
   check_belongs(settings);
-  if (settings.strategy == "pairwise" && settings.passes > std::max(1, workers - 1)) {
+  if (settings.passes > std::max(1, workers - 1)) {
     throw Error(fmt::format("passes = {} needs more than {} workers", settings.passes, workers),
                 workers < 3
                     ? "it can only be 1"
                     : fmt::format("it goes from 1 to {}, which averages over all", workers - 1));
   }
   if (settings.strategy == "server") check_servers(settings);
+  if (is_mix(settings)) check_mix(settings);
+  check_name("way to share out samples", settings.shards, "even, dirichlet, label");
   check_name("optimizer", settings.optimizer, "sgd, nesterov, adagrad, adam");
   if (settings.optimizer == "nesterov" && settings.momentum == 0) {
     throw Error("nesterov needs a momentum", "use --momentum 0.9, or optimizer sgd");

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "mixing/mixing.h"
 #include "runtime/comm.h"
 #include "server/factors.h"
 #include "server/server_report.h"
@@ -40,6 +41,7 @@ struct Workload {
   std::vector<Range> buckets;
   std::uint64_t batches = 0;  // of all workers together
   std::uint64_t batches_per_epoch = 1;
+  std::uint64_t own_samples = 1;  // that only this worker has
 };
 
 class Strategy {
@@ -47,7 +49,7 @@ class Strategy {
   explicit Strategy(Comm& comm) : comm_(comm) {}
   virtual ~Strategy() = default;
 
-  // Agrees on the first weights: rank 0's.
+  // Agrees on the first weights: rank 0's. If all have the same already, next to nothing is sent.
   virtual Task<> start(Replica replica);
   // Called once a step for every bucket, for several at the same time, while the backward pass goes
   // on.
@@ -74,6 +76,10 @@ class Strategy {
   // Whether the weights are updated elsewhere, so that the worker's own optimizer has nothing to
   // do.
   virtual bool updates_weights() const { return false; }
+  // Whether this worker does nothing in the step that comes.
+  virtual bool rests() const { return false; }
+  // What this worker has seen of others' models, where weights are mixed.
+  virtual const MixReport* mix_report() const { return nullptr; }
   // What the servers have seen, where there are any and once they are done.
   virtual std::optional<ServerReport> server_report() const { return std::nullopt; }
 
@@ -104,9 +110,7 @@ inline bool wants_one_bucket(const Settings& settings) {
 
 // One function a strategy, each in the file of its name.
 std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Comm& comm);
-std::unique_ptr<Strategy> make_pairwise(const Settings& settings, Comm& comm);
-std::unique_ptr<Strategy> make_exponential(const Settings& settings, Comm& comm);
-std::unique_ptr<Strategy> make_local(const Settings& settings, Comm& comm);
+std::unique_ptr<Strategy> make_mix(const Settings& settings, Comm& comm, const Workload& workload);
 std::unique_ptr<Strategy> make_single(const Settings& settings, Comm& comm);
 std::unique_ptr<Strategy> make_server_strategy(const Settings& settings, Comm& comm,
                                                Workload workload);

@@ -5,19 +5,29 @@
 //
 // The last step of an epoch may have fewer samples than workers x batch: they are shared out
 // evenly, and a worker may get none. It still takes part in the exchange.
+//
+// With shards, each worker goes through its own samples, shuffled anew whenever it begins again,
+// and takes as many steps an epoch as the others, however many samples it has.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "train/shards.h"
+
 namespace starling {
 
 class Batches {
  public:
-  Batches(std::size_t samples, int workers, int batch, std::uint64_t seed);
+  Batches(std::size_t samples, int workers, int batch, std::uint64_t seed, Shards shards = {});
 
   std::uint64_t steps_per_epoch() const { return steps_per_epoch_; }
+
+  // How many belong to that worker; all of them, where they are dealt out anew in every epoch.
+  std::uint64_t samples_of(int rank) const {
+    return shards_.empty() ? order_.size() : shards_[static_cast<std::size_t>(rank)].size();
+  }
 
   struct Batch {
     std::span<const std::int64_t>
@@ -28,13 +38,23 @@ class Batches {
 
  private:
   void shuffle_for(std::uint64_t epoch);
+  Batch batch_of_shard(std::uint64_t step, std::size_t rank);
 
   std::size_t workers_;
+  std::size_t batch_;
   std::size_t global_batch_;
   std::uint64_t seed_;
   std::uint64_t steps_per_epoch_;
   std::uint64_t epoch_ = ~std::uint64_t{0};
   std::vector<std::int64_t> order_;
+
+  Shards shards_;
+  struct Place {
+    std::size_t rank;
+    std::uint64_t epoch;
+    bool operator==(const Place&) const = default;
+  };
+  Place shuffled_{~std::size_t{0}, 0};  // whose shard is in order_, and which time
 };
 
 }  // namespace starling

@@ -1,5 +1,8 @@
 #include "train/evaluation.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "exchange/collect.h"
 #include "exchange/pairwise.h"
 
@@ -11,6 +14,7 @@ struct Tally {
   double correct = 0;
   double loss = 0;
   double samples = 0;
+  double squared_distance = 0;
 };
 
 Tally tally(Dist& dist, const Images& test, Range range) {
@@ -44,18 +48,16 @@ Score evaluate_own(Dist& dist, const Images& test) {
   return score(tally(dist, test, {0, test.count()}));
 }
 
-Score evaluate_mean(Dist& dist, const Images& test) {
-  const torch::Tensor own = dist.model().weights().clone();
-  dist.run("averaging the models for evaluation",
-           mean_of_all(dist.comm(), kEvaluationChannel, dist.model().replica().weights));
+namespace {
+
+// Each worker scores its share; `squared_distance` is from its own model to the one that is scored.
+Score evaluate_together(Dist& dist, const Images& test, double squared_distance) {
   const auto size = static_cast<std::size_t>(dist.size());
   const auto rank = static_cast<std::size_t>(dist.rank());
   std::vector<Tally> tallies(size);
   tallies[rank] = tally(dist, test, part(test.count(), size, rank));
-  {
-    torch::NoGradGuard no_grad;
-    dist.model().weights().copy_(own);
-  }
+  tallies[rank].squared_distance = squared_distance;
+  const double length = dist.model().weights().norm().item<double>();
   dist.run("adding up the evaluation",
            all_gather(dist.comm(), kEvaluationChannel, std::as_writable_bytes(std::span(tallies))));
   Tally total;
@@ -63,8 +65,26 @@ Score evaluate_mean(Dist& dist, const Images& test) {
     total.correct += each.correct;
     total.loss += each.loss;
     total.samples += each.samples;
+    total.squared_distance += each.squared_distance;
   }
-  return score(total);
+  Score result = score(total);
+  result.spread = std::sqrt(total.squared_distance / dist.size()) / std::max(1e-30, length);
+  return result;
 }
+
+}  // namespace
+
+Score evaluate_mean(Dist& dist, const Images& test) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor own = dist.model().weights().clone();
+  dist.run("averaging the models for evaluation",
+           mean_of_all(dist.comm(), kEvaluationChannel, dist.model().replica().weights));
+  const Score result =
+      evaluate_together(dist, test, (own - dist.model().weights()).square().sum().item<double>());
+  dist.model().weights().copy_(own);
+  return result;
+}
+
+Score evaluate_shared(Dist& dist, const Images& test) { return evaluate_together(dist, test, 0); }
 
 }  // namespace starling

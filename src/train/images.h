@@ -16,6 +16,7 @@ class Images {
   explicit Images(DigitSet set);
 
   std::size_t count() const { return set_.count; }
+  std::span<const std::uint8_t> labels() const { return set_.labels; }
 
   using Batch = std::pair<torch::Tensor, torch::Tensor>;  // normalized images, labels
   Batch pick(std::span<const std::int64_t> indices) const;

@@ -79,6 +79,11 @@ Task<> report_network(Dist& dist) {
   }
 }
 
+std::uint64_t exchanged_bytes(const Ledger& ledger) {
+  return ledger.total(Direction::sent).wire -
+         ledger.total(Direction::sent, Purpose::evaluation).wire;
+}
+
 // What the lead learns of every worker at the end.
 struct WorkerResult {
   std::int64_t rank;
@@ -89,6 +94,10 @@ struct WorkerResult {
   std::uint64_t wire_bytes_sent;
   std::uint64_t payload_bytes_received;
   std::uint64_t wire_bytes_received;
+  std::uint64_t training_bytes_sent;  // on the wire from the first step to the last, without
+                                      // evaluations, first weights and the final mean
+  double squared_distance;            // of its weights from the final model
+  MixReport mixing;
 };
 
 template <class T>
@@ -111,6 +120,25 @@ json as_json(const ServerReport& report) {
       {"staleness_histogram", std::vector<std::uint64_t>(report.staleness.begin(), last.base())}};
 }
 
+json as_json(const MixReport& report) {
+  const auto last = std::ranges::find_if(report.staleness.rbegin(), report.staleness.rend(),
+                                         [](std::uint64_t count) { return count > 0; });
+  const double models = static_cast<double>(std::max<std::uint64_t>(1, report.models));
+  return {
+      {"rounds", report.rounds},
+      {"skipped", report.skipped},
+      {"models", report.models},
+      {"staleness_mean", static_cast<double>(report.staleness_sum) / models},
+      {"staleness_max", report.staleness_max},
+      {"staleness_histogram", std::vector<std::uint64_t>(report.staleness.begin(), last.base())}};
+}
+
+Shards shards_for(const Settings& settings, const Images& train) {
+  if (settings.shards == "even") return {};
+  return share_out(train.labels(), settings.workers, settings.shards, settings.shard_alpha,
+                   static_cast<std::uint64_t>(settings.seed));
+}
+
 class Trainer {
  public:
   Trainer(const Settings& settings, const Job& job)
@@ -119,15 +147,16 @@ class Trainer {
         train_(std::move(digits_.train)),
         test_(std::move(digits_.test)),
         batches_(train_.count(), settings.workers, settings.batch,
-                 static_cast<std::uint64_t>(settings.seed)),
+                 static_cast<std::uint64_t>(settings.seed), shards_for(settings, train_)),
         steps_(static_cast<std::uint64_t>(
             std::llround(settings.epochs * static_cast<double>(batches_.steps_per_epoch())))),
-        dist_(seeded_model(settings, job), settings, job, workload()),
+        dist_(seeded_model(settings, job), settings, job, workload(job.rank)),
         optimizer_(make_optimizer(settings, dist_.model().flat_parameter())),
         network_(report_network(dist_)) {}
 
   void run(const std::filesystem::path& run_folder) {
     start_ = dist_.loop().now();
+    sent_at_start_ = exchanged_bytes(dist_.comm().ledger());
     const std::optional<double> target = target_accuracy(settings_);
     const auto every = static_cast<std::uint64_t>(
         std::ceil(settings_.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
@@ -138,7 +167,7 @@ class Trainer {
       const std::uint64_t step = *batch / workers();
       const bool over = step >= steps_;
       const std::uint64_t due = every > 0 && !over ? step / every : 0;
-      if (over ? in_step() : due > evaluated) {
+      if (due > evaluated) {
         evaluated = due;
         evaluate();
         if (dist_.leads()) {
@@ -158,28 +187,34 @@ class Trainer {
   }
 
  private:
-  // All workers draw their dropout from streams of their own; first weights come from rank 0's.
+  // All workers draw the same first weights, so that none need be sent, and their dropout from
+  // streams of their own.
   static Model seeded_model(const Settings& settings, const Job& job) {
     at::set_num_threads(
         std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / job.local_size));
-    torch::manual_seed(static_cast<std::uint64_t>(settings.seed) * 10'000 +
-                       static_cast<std::uint64_t>(job.rank));
-    return make_model(settings.model);
+    const auto seed = static_cast<std::uint64_t>(settings.seed) * 10'000;
+    torch::manual_seed(seed);
+    Model model = make_model(settings.model);
+    torch::manual_seed(seed + static_cast<std::uint64_t>(job.rank));
+    return model;
   }
 
   std::uint64_t workers() const { return static_cast<std::uint64_t>(settings_.workers); }
   bool in_step() { return dist_.strategy().in_step(); }
 
-  Workload workload() const {
+  Workload workload(int rank) const {
     Workload work;
+    work.own_samples = batches_.samples_of(rank);
     work.batches = steps_ * workers();
     work.batches_per_epoch = batches_.steps_per_epoch() * workers();
     return work;
   }
 
   void train_step(std::uint64_t number) {
-    const Batches::Batch batch =
-        batches_.batch(number / workers(), static_cast<int>(number % workers()));
+    Batches::Batch batch;
+    if (!dist_.strategy().rests()) {
+      batch = batches_.batch(number / workers(), static_cast<int>(number % workers()));
+    }
     if (!batch.indices.empty()) {
       const auto [images, labels] = train_.pick(batch.indices);
       const torch::Tensor loss =
@@ -207,8 +242,20 @@ class Trainer {
     const Score mean = in_step() ? evaluate_mean(dist_, test_) : evaluate_own(dist_, test_);
     accuracy_ = mean.accuracy;
     loss_ = mean.loss;
+    spread_ = in_step() ? mean.spread : spread_from_models();
     evaluating_ += dist_.loop().now() - begin;
     report_progress("evaluation");
+  }
+
+  // Where nobody knows all weights: as far as the models that have come since the last time were
+  // from ours. Two workers are sqrt(2) times as far from each other as from the mean.
+  double spread_from_models() {
+    const MixReport* report = dist_.strategy().mix_report();
+    if (report == nullptr || report->models == seen_.models) return spread_;
+    const double square = (report->squared_distance_sum - seen_.squared_distance_sum) /
+                          static_cast<double>(report->models - seen_.models);
+    seen_ = *report;
+    return std::sqrt(square / 2) / std::max(1e-30, dist_.model().weights().norm().item<double>());
   }
 
   double epochs() const {
@@ -239,6 +286,7 @@ class Trainer {
     if (evaluation) {
       event["accuracy"] = accuracy_;
       event["test_loss"] = loss_;
+      if (dist_.strategy().mix_report() != nullptr) event["spread"] = spread_;
     }
     report_event(dist_.job(), event);
   }
@@ -246,12 +294,31 @@ class Trainer {
   void conclude(const std::filesystem::path& run_folder) {
     const Time trained = training_time();
     if (!in_step() && !stopping_) step_ = steps_;  // the last of them were others'
+    const std::uint64_t exchanged = exchanged_bytes(dist_.comm().ledger()) - sent_at_start_;
     const Score own = evaluate_own(dist_, test_);
+    const torch::Tensor weights = dist_.model().weights().clone();
     dist_.finish();
+    const double squared_distance =
+        (weights - dist_.model().weights()).square().sum().item<double>();
+    if (in_step()) {
+      const Score final_score = evaluate_shared(dist_, test_);
+      accuracy_ = final_score.accuracy;
+      loss_ = final_score.loss;
+    }
     const ByteCount sent = dist_.comm().ledger().total(Direction::sent);
     const ByteCount received = dist_.comm().ledger().total(Direction::received);
-    const WorkerResult mine = {dist_.rank(), own.accuracy, seconds(dist_.waited()), samples_,
-                               sent.payload, sent.wire,    received.payload,        received.wire};
+    const MixReport* mixed = dist_.strategy().mix_report();
+    const WorkerResult mine = {dist_.rank(),
+                               own.accuracy,
+                               seconds(dist_.waited()),
+                               samples_,
+                               sent.payload,
+                               sent.wire,
+                               received.payload,
+                               received.wire,
+                               exchanged,
+                               squared_distance,
+                               mixed == nullptr ? MixReport{} : *mixed};
     for (bool over = false; !over;) {
       const int before = lead();
       try {
@@ -265,7 +332,11 @@ class Trainer {
 
   void report_to_lead(const WorkerResult& mine, Time trained,
                       const std::filesystem::path& run_folder) {
-    if (!in_step()) evaluate();
+    if (in_step()) {
+      report_progress("evaluation");
+    } else {
+      evaluate();
+    }
     std::vector<WorkerResult> results = {mine};
     dist_.run("collecting the results", collect(results));
     if (dist_.leads()) {
@@ -335,8 +406,20 @@ class Trainer {
                    {"wire_bytes_sent", list(workers, &WorkerResult::wire_bytes_sent)},
                    {"payload_bytes_received", list(workers, &WorkerResult::payload_bytes_received)},
                    {"wire_bytes_received", list(workers, &WorkerResult::wire_bytes_received)}};
+    result["training_bytes_sent"] = list(workers, &WorkerResult::training_bytes_sent);
     if (const auto servers = dist_.strategy().server_report())
       result["servers"] = as_json(*servers);
+    if (dist_.strategy().mix_report() != nullptr) {
+      MixReport mixed;
+      double squares = 0;
+      for (const WorkerResult& worker : workers) {
+        mixed += worker.mixing;
+        squares += worker.squared_distance;
+      }
+      result["mixing"] = as_json(mixed);
+      result["spread"] = std::sqrt(squares / static_cast<double>(workers.size())) /
+                         std::max(1e-30, dist_.model().weights().norm().item<double>());
+    }
     report_event(dist_.job(), result);
   }
 
@@ -365,12 +448,14 @@ class Trainer {
   Running network_;
 
   std::uint64_t step_ = 0;
+  std::uint64_t sent_at_start_ = 0;
   bool stopping_ = false;      // this worker has asked all to stop
   std::uint64_t samples_ = 0;  // that this worker has trained on
   Time start_{0}, evaluating_{0}, reported_{0};
   double loss_sum_ = 0;
   int losses_ = 0;
-  double train_loss_ = 0, accuracy_ = 0, loss_ = 0;
+  double train_loss_ = 0, accuracy_ = 0, loss_ = 0, spread_ = 0;
+  MixReport seen_;  // when the spread was last looked at
 };
 
 }  // namespace

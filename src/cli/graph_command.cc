@@ -1,0 +1,295 @@
+// starling graph: who hears whom, with what weight, and how soon the workers agree.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "report/table.h"
+#include "topology/graph.h"
+#include "topology/mixing.h"
+#include "topology/spectrum.h"
+
+namespace starling {
+
+namespace {
+
+constexpr int kMaxWorkersShown = 32;
+
+struct GraphCommand {
+  GraphSettings settings{.name = "", .size = 6};
+  bool print_json = false;
+};
+
+// How many of something the workers have, a round: least, most and on average.
+struct Degree {
+  double least = 0;
+  double most = 0;
+  double mean = 0;
+};
+
+struct Findings {
+  Graph graph;
+  std::vector<Matrix> weights;  // by round
+  double contraction;
+  Degree sent;  // models a worker sends a round
+};
+
+std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+// Averaged over the rounds.
+double sent_by(const Graph& graph, int rank) {
+  double sum = 0;
+  for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
+    sum += static_cast<double>(graph.tells(rank, round).size());
+  }
+  return sum / static_cast<double>(graph.rounds());
+}
+
+Findings examine(const GraphSettings& settings) {
+  Findings found{make_graph(settings), {}, 0, {}};
+  const Graph& graph = found.graph;
+  for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
+    found.weights.push_back(graph.symmetric() ? metropolis_matrix(graph, round)
+                                              : mean_matrix(graph, round));
+  }
+  found.contraction = contraction(found.weights);
+  found.sent.least = graph.size();
+  for (int rank = 0; rank < graph.size(); ++rank) {
+    const double sent = sent_by(graph, rank);
+    found.sent.least = std::min(found.sent.least, sent);
+    found.sent.most = std::max(found.sent.most, sent);
+    found.sent.mean += sent / graph.size();
+  }
+  return found;
+}
+
+std::string_view weights_name(const Graph& graph) {
+  return graph.symmetric() ? "Metropolis" : "plain mean";
+}
+
+// Exact agreement takes all of the graph's rounds: one for a mesh, log2 n for the exponential
+// graph. Nothing if the workers never agree.
+std::optional<std::uint64_t> rounds_to_shrink_tenfold(const Findings& found) {
+  if (found.contraction >= 1) return std::nullopt;
+  if (found.contraction <= 0) return found.graph.rounds();
+  return static_cast<std::uint64_t>(std::ceil(std::log(10) / -std::log(found.contraction)));
+}
+
+std::string rounds_text(const Findings& found) {
+  const auto rounds = rounds_to_shrink_tenfold(found);
+  return rounds ? format_count(static_cast<double>(*rounds)) : "never";
+}
+
+std::string gap_text(const Findings& found) { return fmt::format("{:.4g}", 1 - found.contraction); }
+
+std::string degree_text(const Degree& degree) {
+  return degree.least == degree.most ? fmt::format("{:.4g}", degree.most)
+                                     : fmt::format("{:.4g} to {:.4g}", degree.least, degree.most);
+}
+
+// Do the workers agree on the mean of all, or are some heard more than others?
+bool keeps_the_mean(const Matrix& weights) {
+  for (std::size_t k = 0; k < weights.size(); ++k) {
+    double sum = 0;
+    for (const auto& row : weights) sum += row[k];
+    if (std::abs(sum - 1) > 1e-9) return false;
+  }
+  return true;
+}
+
+// The weights of those a worker hears; one number where all weigh the same.
+std::string weights_text(std::span<const int> heard, const std::vector<double>& row) {
+  std::vector<std::string> texts;
+  for (int from : heard) texts.push_back(fmt::format("{:.3f}", row[at(from)]));
+  if (std::ranges::adjacent_find(texts, std::not_equal_to<>()) == texts.end()) {
+    texts.resize(std::min<std::size_t>(1, texts.size()));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string heard_text(std::span<const int> heard) {
+  return heard.empty() ? "nobody" : fmt::format("{}", fmt::join(heard, ", "));
+}
+
+Table who_hears_whom(const Findings& found) {
+  Table table({"worker", "hears", "each weighs", "itself"});
+  for (int rank = 0; rank < found.graph.size(); ++rank) {
+    const auto heard = found.graph.hears(rank);
+    const auto& weights = found.weights[0][at(rank)];
+    table.add({std::to_string(rank), heard_text(heard), weights_text(heard, weights),
+               fmt::format("{:.3f}", weights[at(rank)])});
+  }
+  return table;
+}
+
+// Without weights, to keep it narrow: of all our graphs only the one-peer exponential one changes,
+// and one peer weighs as much as oneself.
+Table who_hears_whom_when(const Graph& graph) {
+  std::vector<std::string> header = {"worker"};
+  for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
+    header.push_back(fmt::format("in round {}", round));
+  }
+  header[1] = "hears " + header[1];
+  Table table(header);
+  for (int rank = 0; rank < graph.size(); ++rank) {
+    std::vector<std::string> row = {std::to_string(rank)};
+    for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
+      row.push_back(heard_text(graph.hears(rank, round)));
+    }
+    table.add(row);
+  }
+  return table;
+}
+
+// Of many workers only how many hear and tell how many; no graph of ours changes that by round.
+Table degrees(const Graph& graph) {
+  std::map<std::pair<std::size_t, std::size_t>, int> workers;
+  for (int rank = 0; rank < graph.size(); ++rank) {
+    ++workers[{graph.hears(rank).size(), graph.tells(rank).size()}];
+  }
+  Table table({"workers", "hear", "tell"});
+  for (const auto& [degree, count] : workers) {
+    table.add({std::to_string(count), std::to_string(degree.first), std::to_string(degree.second)});
+  }
+  return table;
+}
+
+nlohmann::json summary(const std::string& name, const Findings& found) {
+  const auto rounds = rounds_to_shrink_tenfold(found);
+  return {{"graph", name},
+          {"workers", found.graph.size()},
+          {"rounds", found.graph.rounds()},
+          {"symmetric", found.graph.symmetric()},
+          {"weights", found.graph.symmetric() ? "metropolis" : "mean"},
+          {"contraction", found.contraction},
+          {"spectral_gap", 1 - found.contraction},
+          {"rounds_to_shrink_tenfold", rounds ? nlohmann::json(*rounds) : nlohmann::json()},
+          {"models_sent_per_round",
+           {{"least", found.sent.least}, {"mean", found.sent.mean}, {"most", found.sent.most}}}};
+}
+
+// By round and worker: whom it hears, their weights in the same order, and its own.
+nlohmann::json mixing(const Findings& found) {
+  nlohmann::json rounds = nlohmann::json::array();
+  for (std::uint64_t round = 0; round < found.graph.rounds(); ++round) {
+    nlohmann::json workers = nlohmann::json::array();
+    for (int rank = 0; rank < found.graph.size(); ++rank) {
+      const auto heard = found.graph.hears(rank, round);
+      const auto& row = found.weights[round][at(rank)];
+      std::vector<double> weights;
+      for (int from : heard) weights.push_back(row[at(from)]);
+      workers.push_back({{"hears", std::vector<int>(heard.begin(), heard.end())},
+                         {"weights", weights},
+                         {"own_weight", row[at(rank)]}});
+    }
+    rounds.push_back(workers);
+  }
+  return rounds;
+}
+
+void show_one(const GraphCommand& command) {
+  const GraphSettings& settings = command.settings;
+  const Findings found = examine(settings);
+  const Graph& graph = found.graph;
+  if (command.print_json) {
+    nlohmann::json json = summary(settings.name, found);
+    json["mixing"] = mixing(found);
+    fmt::print("{}\n", json.dump());
+    return;
+  }
+  const Table table = graph.size() > kMaxWorkersShown ? degrees(graph)
+                      : graph.rounds() > 1            ? who_hears_whom_when(graph)
+                                                      : who_hears_whom(found);
+  fmt::print("{}\n", table.text());
+  fmt::print("Weights: {}{}.\n", weights_name(graph),
+             graph.symmetric() ? "" : " of a worker and those it hears");
+  if (!std::ranges::all_of(found.weights, keeps_the_mean)) {
+    fmt::print("The workers agree, but not on the mean: some are heard more than others.\n");
+  }
+  fmt::print("Spectral gap: {}; in the long run a round leaves {:.4g} of the spread.\n",
+             gap_text(found), found.contraction);
+  fmt::print("Rounds to shrink the spread tenfold: {}.\n", rounds_text(found));
+  fmt::print("Models a worker sends a round: {}{}.\n", degree_text(found.sent),
+             found.sent.least == found.sent.most
+                 ? ""
+                 : fmt::format(", {:.4g} on average", found.sent.mean));
+  const auto steps = window_steps(std::min(settings.passes, graph.size() - 1) + 1).size();
+  if (settings.name == "window" && static_cast<double>(steps) < found.sent.most) {
+    fmt::print("Partial sums save some of them: starling's pairwise exchange sends {}.\n", steps);
+  }
+}
+
+void list_all(const GraphCommand& command) {
+  Table table({"graph", "models sent", "weights", "spectral gap", "rounds to shrink tenfold"});
+  nlohmann::json list = nlohmann::json::array();
+  for (const std::string name :
+       {"window", "closed-ring", "exponential", "static-exponential", "tree", "star", "mesh"}) {
+    GraphSettings settings = command.settings;
+    settings.name = name;
+    const Findings found = examine(settings);
+    list.push_back(summary(name, found));
+    table.add({name, degree_text(found.sent), std::string(weights_name(found.graph)),
+               gap_text(found), rounds_text(found)});
+  }
+  if (command.print_json) {
+    fmt::print("{}\n", list.dump());
+    return;
+  }
+  fmt::print(
+      "{} worker{}: models each sends a round, and rounds until they differ a tenth as "
+      "much:\n\n{}\n"
+      "starling graph NAME shows who hears whom, starling graph --file FILE a graph of your own.\n",
+      command.settings.size, command.settings.size == 1 ? "" : "s", table.text());
+}
+
+void show(GraphCommand command) {
+  std::string& name = command.settings.name;
+  if (!command.settings.file.empty()) {
+    if (name.empty()) name = "file";
+    if (name != "file") {
+      throw Error(fmt::format("the graph '{}' is not read from a file", name),
+                  "leave out --file or the name");
+    }
+  }
+  name.empty() ? list_all(command) : show_one(command);
+}
+
+}  // namespace
+
+void add_graph_command(CLI::App& app) {
+  auto command = std::make_shared<GraphCommand>();
+  GraphSettings& settings = command->settings;
+  CLI::App* graph =
+      app.add_subcommand("graph", "Show who hears whom, and how soon the workers agree");
+  graph->footer(
+      "A file holds one edge a line: '0 1' where both hear each other, '0 -> 1' where 1 hears "
+      "0.\n\n"
+      "Example:\n"
+      "  starling graph                                  (all graphs, side by side)\n"
+      "  starling graph closed-ring --workers 6\n"
+      "  starling graph window --passes 3 --workers 16\n"
+      "  starling graph file --file edges.txt --workers 5");
+  graph->add_option("name", settings.name, std::string(kGraphNames));
+  graph->add_option("--workers", settings.size, "how many workers")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  graph->add_option("--passes", settings.passes, "window: how many ring predecessors are heard")
+      ->check(CLI::Range(1, 1023))
+      ->capture_default_str();
+  graph->add_option("--arity", settings.arity, "tree: how many children a worker has")
+      ->check(CLI::Range(1, 1023))
+      ->capture_default_str();
+  graph->add_option("--file", settings.file, "file: where the edges are");
+  graph->add_flag("--json", command->print_json, "print JSON");
+  graph->callback([command] { show(*command); });
+}
+
+}  // namespace starling

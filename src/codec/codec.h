@@ -1,0 +1,114 @@
+// What goes on the wire for a vector of floats, unaware of peers.
+//
+// A lossy codec says less than it was given and hands the rest back, the residual. Its caller adds
+// the residual to the next vector (error feedback), so that everything is sent sooner or later.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace starling {
+
+struct CodecSettings {
+  std::string name = "raw";  // one of kCodecNames
+  double share = 0.01;       // top-k: this share of the elements is sent, and at least one element
+  double threshold = 1e-3;   // threshold: what an element must reach to be sent
+  bool adaptive = false;     // threshold: moves it so that 1e-4 to 1e-2 of the elements are sent
+  bool entropy = false;      // zstd over the code, where that makes it shorter
+};
+
+// Between these a threshold is, and an adaptive one remains: below the first no step of training
+// would notice, and both are far from where a float's arithmetic ends.
+inline constexpr double kSmallestThreshold = 1e-12, kLargestThreshold = 1e12;
+
+inline constexpr std::string_view kCodecNames = "raw, half, bfloat, threshold, top-k";
+
+// One codec is one stream of vectors: it may learn from them, and it keeps its working memory, so
+// that neither encoding nor decoding allocates once it has seen its largest vector. It may not be
+// used from two threads at once.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  // Replaces `code` (keeping its capacity) by the code for `values`, and leaves in `values` what
+  // the code does not carry: zeros after raw, rounding errors after half, all that was not sent
+  // after top-k. What is decoded and what is left add up to the value exactly, except after half
+  // and threshold for values so large that a float cannot hold the rest (from 2^29, and from 2^16
+  // thresholds); there they do to one unit in the last place.
+  //
+  // Infinities and NaNs are sent as such and leave zero, for a diverged training should show.
+  // Threshold cannot say them: it throws Error and leaves the values as they are.
+  virtual void encode(std::span<float> values, std::vector<std::byte>& code) = 0;
+
+  // into[i] += what the code says of element i. The code may come from anybody: one that is not for
+  // so many elements by a codec of these settings is a BadCode, after which part of it may have
+  // been added.
+  virtual void add_decoded(ConstBytes code, std::span<float> into) const = 0;
+
+  // No code for so many elements is longer than this; a receiver refuses longer ones unread.
+  virtual std::size_t largest_code_bytes(std::size_t elements) const = 0;
+};
+
+// Throws Error for an unknown name or a number that makes no sense.
+std::unique_ptr<Codec> make_codec(const CodecSettings& settings);
+
+class BadCode : public Error {
+ public:
+  explicit BadCode(const std::string& what)
+      : Error(what, "all workers must run the same program with the same codec") {}
+};
+
+// One function a codec, each in the file of its name. The settings are valid.
+std::unique_ptr<Codec> make_raw();
+std::unique_ptr<Codec> make_half();
+std::unique_ptr<Codec> make_bfloat();
+std::unique_ptr<Codec> make_threshold(const CodecSettings& settings);
+std::unique_ptr<Codec> make_top_k(const CodecSettings& settings);
+
+// Codes are little-endian and written as they are in memory.
+static_assert(std::endian::native == std::endian::little);
+
+// The bits of |value|. They order as magnitudes do: zero, finite, infinity, NaN.
+inline std::uint32_t magnitude_bits(float value) {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fffffff;
+}
+inline constexpr std::uint32_t kInfinityBits = 0x7f800000;
+
+// a < b ? yes : no, for a and b below 2^31, without a branch or an unsigned comparison: of those a
+// compiler makes no vector code, or slow code.
+inline std::uint32_t if_less(std::uint32_t a, std::uint32_t b, std::uint32_t yes,
+                             std::uint32_t no) {
+  return no ^ ((yes ^ no) & (0 - ((a - b) >> 31)));
+}
+
+// What a float leaves when `sent` went in its place. Infinity minus infinity would be NaN.
+inline float residual(float value, float sent) {
+  return std::bit_cast<float>(
+      if_less(magnitude_bits(value), kInfinityBits, std::bit_cast<std::uint32_t>(value - sent), 0));
+}
+
+// The upper half of a float: all of its range, eight bits of its precision. Rounds to nearest, ties
+// to even; what would round to infinity stays finite, as the residual could not make up for it.
+inline std::uint16_t to_bfloat(float value) {
+  const std::uint32_t sign = std::bit_cast<std::uint32_t>(value) >> 16 & 0x8000;
+  const std::uint32_t magnitude = magnitude_bits(value);
+  const std::uint32_t rounded = (magnitude + 0x7fff + (magnitude >> 16 & 1)) >> 16;
+  const std::uint32_t finite = if_less(rounded, 0x7f80, rounded, 0x7f7f);
+  const std::uint32_t special = if_less(kInfinityBits, magnitude, 0x7fc0, 0x7f80);
+  return static_cast<std::uint16_t>(sign | if_less(magnitude, kInfinityBits, finite, special));
+}
+inline float from_bfloat(std::uint16_t bfloat) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bfloat) << 16);
+}
+
+}  // namespace starling

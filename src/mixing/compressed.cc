@@ -1,0 +1,106 @@
+// mean with a codec (CHOCO-SGD; A. Koloskova et al., 2019). Every worker keeps a *public* copy of
+// its weights, which is what its neighbours believe it has, and they keep the same copy. In a round
+//
+//   1. it sends the code of w_i - public_i to those who hear it,
+//   2. everybody adds what the code says to the copies of public_i,
+//   3. w_i <- w_i + 2 step sum_j W_ij (public_j - public_i).
+//
+// What a code leaves out stays in the difference and is sent later, so nothing is lost; and as
+// step 3 uses public copies only, what one gains another loses, and the mean of all is kept. The
+// step must be small where the codec is coarse, or the error of one round feeds the next.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "exchange/vector_math.h"
+#include "mixing/mixing.h"
+#include "runtime/all.h"
+
+namespace starling {
+
+namespace {
+
+class CompressedMixing : public Mixing {
+ public:
+  CompressedMixing(const MixingSettings& settings, Comm& comm)
+      : Mixing(comm),
+        step_(settings.step),
+        graph_(make_graph(settings.graph)),
+        row_(mixing_weights(graph_, 0)[static_cast<std::size_t>(comm.rank())]),
+        codec_(make_codec(settings.codec)) {}
+
+  Task<> start(std::span<const float> weights) override {
+    own_.assign(weights.begin(), weights.end());
+    difference_.resize(weights.size());
+    for (int rank : graph_.hears(comm_.rank())) heard_.push_back({rank, own_, {}});
+    for (Neighbour& neighbour : heard_) {
+      neighbour.code.reserve(codec_->largest_code_bytes(weights.size()));
+    }
+    code_.reserve(codec_->largest_code_bytes(weights.size()));
+    co_return;
+  }
+
+  Task<> mix(std::span<float> weights, std::uint64_t) override {
+    ++report_.rounds;
+    std::ranges::copy(weights, difference_.begin());
+    subtract_scaled(difference_, own_, 1);
+    codec_->encode(difference_, code_);
+    std::vector<Task<>> messages;
+    for (int rank : graph_.tells(comm_.rank())) messages.push_back(tell(rank));
+    for (Neighbour& neighbour : heard_) messages.push_back(hear(neighbour));
+    co_await all(std::move(messages));
+
+    codec_->add_decoded(code_, own_);
+    for (Neighbour& neighbour : heard_) {
+      codec_->add_decoded(neighbour.code, neighbour.copy);
+      const double weight = 2 * step_ * row_[static_cast<std::size_t>(neighbour.rank)];
+      subtract_scaled(weights, own_, static_cast<float>(weight));
+      subtract_scaled(weights, neighbour.copy, static_cast<float>(-weight));
+      report_.mixed(0, squared_distance(own_, neighbour.copy));
+    }
+  }
+
+ private:
+  struct Neighbour {
+    int rank;
+    std::vector<float> copy;  // what we believe it has
+    std::vector<std::byte> code;
+  };
+
+  Task<> tell(int rank) {
+    auto bytes = static_cast<std::uint32_t>(code_.size());
+    auto length = comm_.send_with_next(rank, kMixingChannel, object_bytes(bytes));
+    auto code = comm_.send(rank, kMixingChannel, std::span(code_));
+    co_await length;
+    co_await code;
+  }
+  Task<> hear(Neighbour& neighbour) {
+    std::uint32_t bytes = 0;
+    co_await comm_.receive(neighbour.rank, kMixingChannel, object_bytes(bytes));
+    if (bytes > codec_->largest_code_bytes(own_.size())) {
+      throw Error(fmt::format("rank {} announced a code of {} bytes", neighbour.rank, bytes),
+                  "all workers must run the same program with the same model and settings");
+    }
+    neighbour.code.resize(bytes);
+    co_await comm_.receive(neighbour.rank, kMixingChannel, Bytes(neighbour.code));
+  }
+
+  double step_;
+  Graph graph_;
+  std::vector<double> row_;
+  std::unique_ptr<Codec> codec_;
+  std::vector<float> own_;  // what our neighbours believe we have
+  std::vector<float> difference_;
+  std::vector<std::byte> code_;
+  std::vector<Neighbour> heard_;
+};
+
+}  // namespace
+
+std::unique_ptr<Mixing> make_compressed_mixing(const MixingSettings& settings, Comm& comm) {
+  return std::make_unique<CompressedMixing>(settings, comm);
+}
+
+}  // namespace starling

@@ -1,0 +1,111 @@
+// elastic: a worker asks a partner; who is asked answers how far apart they are, and both move
+// towards each other:
+//
+//   d = w_asking - w_asked     w_asked <- w_asked + beta d     w_asking <- w_asking - alpha d
+//
+// On a star the partner is the master's model, which rank 0 keeps beside its own and which is the
+// final model (EASGD; S. Zhang et al., 2015). On any other graph it is one of the neighbours, drawn
+// by the seed; with alpha = beta = 1/2 both then have the mean of the two (AD-PSGD; X. Lian et al.,
+// 2018). Nobody waits for an answer: the distance is applied to the weights as they are when it
+// comes, so that with alpha = beta nothing is gained or lost.
+#include "mixing/letter_mixing.h"
+
+namespace starling {
+
+namespace {
+
+class ElasticMixing : public LetterMixing {
+ public:
+  ElasticMixing(const MixingSettings& settings, Comm& comm)
+      : LetterMixing(settings, comm),
+        alpha_(static_cast<float>(settings.alpha)),
+        beta_(static_cast<float>(settings.beta)),
+        has_master_(settings.graph.name == "star") {}
+
+  Task<> start(std::span<const float> weights) override {
+    open(weights.size_bytes());
+    distance_.resize(weights.size());
+    if (is_master()) master_.assign(weights.begin(), weights.end());
+    co_return;
+  }
+
+  void attend(std::span<float> weights) override {
+    if (has_master_ && comm_.is_lost(kMaster)) {
+      throw Error(fmt::format("rank {}, which kept the master's model, was lost", kMaster),
+                  "start again");
+    }
+    LetterMixing::attend(weights);
+  }
+
+  Task<> mix(std::span<float> weights, std::uint64_t round) override {
+    ++report_.rounds;
+    if (is_master()) {
+      part_from(master_, weights);
+      subtract_scaled(master_, distance_, -beta_);
+      subtract_scaled(weights, distance_, alpha_);
+    } else if (awaits_answer()) {
+      ++report_.skipped;
+    } else {
+      const std::optional<int> partner =
+          has_master_ ? std::optional<int>(kMaster) : random_neighbour(round);
+      LetterHeader question;
+      question.kind = kQuestion;
+      if (partner && try_send(*partner, question, std::as_bytes(weights))) asked_ = partner;
+    }
+    co_return;
+  }
+
+  Task<> settle(std::span<float> weights) override {
+    co_await LetterMixing::settle(weights);
+    if (is_master()) std::ranges::copy(master_, weights.begin());
+  }
+
+  float final_share() const override { return !has_master_ || is_master() ? 1 : 0; }
+
+ private:
+  static constexpr int kMaster = 0;
+  static constexpr std::uint32_t kQuestion = 0, kAnswer = 1;
+
+  bool is_master() const { return has_master_ && comm_.rank() == kMaster; }
+  bool awaits_answer() const override { return asked_ && !comm_.is_lost(*asked_); }
+
+  bool read(const Letter& letter, std::span<float> weights) override {
+    const std::span<const float> values = model_in(letter, weights.size());
+    if (letter.header.kind == kQuestion) return answer(letter, values, weights);
+    subtract_scaled(weights, values, alpha_);
+    report_.mixed(age(letter.header.clock));
+    asked_.reset();
+    return true;
+  }
+
+  bool answer(const Letter& letter, std::span<const float> theirs, std::span<float> weights) {
+    if (!letters_->can_send(letter.from)) return comm_.is_lost(letter.from);
+    const std::span<float> ours = is_master() ? std::span<float>(master_) : weights;
+    note(letter, ours, theirs);
+    part_from(ours, theirs);
+    subtract_scaled(ours, distance_, -beta_);
+    LetterHeader header;
+    header.kind = kAnswer;
+    header.clock = letter.header.clock;  // what it is the answer to
+    letters_->send(letter.from, header, std::as_bytes(std::span(distance_)));
+    return true;
+  }
+
+  void part_from(std::span<const float> ours, std::span<const float> theirs) {
+    std::ranges::copy(theirs, distance_.begin());
+    subtract_scaled(distance_, ours, 1);
+  }
+
+  float alpha_, beta_;
+  bool has_master_;
+  std::vector<float> master_, distance_;
+  std::optional<int> asked_;
+};
+
+}  // namespace
+
+std::unique_ptr<Mixing> make_elastic_mixing(const MixingSettings& settings, Comm& comm) {
+  return std::make_unique<ElasticMixing>(settings, comm);
+}
+
+}  // namespace starling

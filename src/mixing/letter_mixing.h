@@ -1,0 +1,92 @@
+// What the rules that wait for nobody share: they write letters, and read after each step what has
+// come.
+#pragma once
+
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "exchange/vector_math.h"
+#include "mixing/letters.h"
+#include "mixing/mixing.h"
+
+namespace starling {
+
+class LetterMixing : public Mixing {
+ public:
+  LetterMixing(const MixingSettings& settings, Comm& comm)
+      : Mixing(comm),
+        graph_(make_graph(settings.graph)),
+        random_{settings.seed, static_cast<std::uint64_t>(comm.rank()), 0x1e77e5} {
+    comm.contain_losses();
+  }
+
+  void attend(std::span<float> weights) override {
+    letters_->read_all([&](const Letter& letter) { return read(letter, weights); });
+  }
+
+  Task<> settle(std::span<float> weights) override {
+    attend(weights);
+    while (awaits_answer()) {
+      co_await letters_->news().rung();
+      attend(weights);
+    }
+    while (!letters_->close()) {
+      co_await letters_->news().rung();
+      attend(weights);
+    }
+  }
+
+ protected:
+  // Takes a letter in; false: not now.
+  virtual bool read(const Letter& letter, std::span<float> weights) = 0;
+  virtual bool awaits_answer() const { return false; }
+
+  void open(std::size_t largest_bytes) {
+    std::vector<int> everybody(static_cast<std::size_t>(comm_.size()));
+    std::iota(everybody.begin(), everybody.end(), 0);
+    letters_.emplace(comm_, everybody, largest_bytes);
+  }
+
+  // The weights that a letter carries.
+  static std::span<const float> model_in(const Letter& letter, std::size_t elements) {
+    if (letter.bytes.size() != elements * sizeof(float)) {
+      throw Error(fmt::format("rank {} sent {} bytes where {} were expected", letter.from,
+                              letter.bytes.size(), elements * sizeof(float)),
+                  "all workers must run the same program with the same model and settings");
+    }
+    return {reinterpret_cast<const float*>(letter.bytes.data()), elements};
+  }
+  void note(const Letter& letter, std::span<const float> weights, std::span<const float> model) {
+    report_.mixed(age(letter.header.clock), squared_distance(weights, model));
+  }
+
+  bool try_send(int rank, LetterHeader header, ConstBytes bytes) {
+    if (!letters_->can_send(rank)) {
+      ++report_.skipped;
+      return false;
+    }
+    header.clock = clock_;
+    letters_->send(rank, header, bytes);
+    return true;
+  }
+
+  // One of those we tell in this round, if any of them is left.
+  std::optional<int> random_neighbour(std::uint64_t round) {
+    std::vector<int> left;
+    for (int rank : graph_.tells(comm_.rank(), round)) {
+      if (!comm_.is_lost(rank)) left.push_back(rank);
+    }
+    if (left.empty()) return std::nullopt;
+    return left[random_.below(left.size())];
+  }
+
+  Graph graph_;
+  Random random_;
+  std::optional<Letters> letters_;
+};
+
+}  // namespace starling

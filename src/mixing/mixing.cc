@@ -1,0 +1,38 @@
+#include "mixing/mixing.h"
+
+#include "base/check.h"
+
+namespace starling {
+
+MixReport& MixReport::operator+=(const MixReport& other) {
+  rounds += other.rounds;
+  skipped += other.skipped;
+  models += other.models;
+  staleness_sum += other.staleness_sum;
+  staleness_max = std::max(staleness_max, other.staleness_max);
+  squared_distance_sum += other.squared_distance_sum;
+  for (std::size_t i = 0; i < staleness.size(); ++i) staleness[i] += other.staleness[i];
+  return *this;
+}
+
+std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Comm& comm,
+                                    std::uint64_t samples) {
+  if (settings.rule == "push-sum") return make_push_sum_mixing(settings, comm);
+  if (settings.rule == "outer") return make_outer_mixing(settings, comm);
+  if (settings.rule == "sampled") return make_sampled_mixing(settings, comm, samples);
+  if (settings.rule == "elastic") return make_elastic_mixing(settings, comm);
+  if (settings.rule == "elastic-push") return make_push_mixing(settings, comm);
+  if (settings.rule == "sum-weight") return make_sum_weight_mixing(settings, comm);
+  if (settings.rule == "updates") return make_updates_mixing(settings, comm);
+  if (settings.rule == "penalty") return make_penalty_mixing(settings, comm);
+  STARLING_CHECK(settings.rule == "mean", "'{}' was not checked", settings.rule);
+  if (!settings.waits) return make_push_mixing(settings, comm);
+  if (settings.codec.name != "raw") return make_compressed_mixing(settings, comm);
+  return make_mean_mixing(settings, comm);
+}
+
+Matrix mixing_weights(const Graph& graph, std::uint64_t round) {
+  return graph.symmetric() ? metropolis_matrix(graph, round) : mean_matrix(graph, round);
+}
+
+}  // namespace starling

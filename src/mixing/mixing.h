@@ -1,0 +1,122 @@
+// Mixing: how a worker's weights and those of its neighbours become one. One rule a file; who the
+// neighbours are is the graph's affair (topology/graph.h), and when to mix the schedule's
+// (strategy/schedule.h).
+//
+//   rule                     neighbours  waits  what
+//   mean                     any         yes    w <- w + 2 step sum_j W_ij (w_j - w)
+//   mean with a codec        any static  yes    the same on what everybody knows of everybody,
+//                                               which coded differences keep up to date
+//   mean, async              any         no     the same, with what has come so far
+//   push-sum                 any         yes    halves of (w, weight) go around a directed graph
+//   outer                    any         yes    an optimizer steps along the mean change
+//   sampled                  star        yes    the mean of some, weighted by their samples
+//   elastic                  any, star   no     two move towards each other
+//   elastic-push             any         no     who hears moves
+//   sum-weight               any         no     who hears takes the mean, weighted by what the
+//                                               two have heard before
+//   updates                  any         no     changes of weights, coded, are added
+//   penalty                  star        no     gradients pull towards the mean of all
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "codec/codec.h"
+#include "runtime/comm.h"
+#include "topology/graph.h"
+
+namespace starling {
+
+// What a worker has seen of the others. Workers' reports add up.
+struct MixReport {
+  static constexpr std::size_t kLongest = 64;  // staleness from here on is counted as this
+  std::uint64_t rounds = 0;                    // begun
+  std::uint64_t skipped = 0;  // not begun, as what was sent before had not left yet
+  std::uint64_t models = 0;   // of others, means or changes of them, mixed in
+  std::uint64_t staleness_sum = 0;
+  std::uint64_t staleness_max = 0;
+  double squared_distance_sum = 0;  // from our weights to theirs, before they were mixed
+  std::array<std::uint64_t, kLongest + 1> staleness{};
+
+  void mixed(std::uint64_t steps_old, double squared_distance = 0) {
+    squared_distance_sum += squared_distance;
+    ++models;
+    staleness_sum += steps_old;
+    staleness_max = std::max(staleness_max, steps_old);
+    ++staleness[std::min<std::uint64_t>(steps_old, kLongest)];
+  }
+  MixReport& operator+=(const MixReport& other);
+};
+
+struct MixingSettings {
+  std::string rule = "mean";
+  bool waits = true;  // mean: for the neighbours' models of the same round
+  double step = 0.5;  // mean: 1/2 mixes as the graph's weights say, less more carefully
+  double alpha = 0.25, beta = 0.25;  // elastic: how far who asks moves, and who answers
+  int rounds_down = 1;               // elastic-push in a tree: to children every so many rounds
+  double outer_lr = 0.7, outer_momentum = 0.9;
+  double client_share = 1;
+  double penalty = 0.1;
+  std::uint64_t seed = 1;
+  CodecSettings codec;
+  GraphSettings graph;
+};
+
+class Mixing {
+ public:
+  explicit Mixing(Comm& comm) : comm_(comm) {}
+  virtual ~Mixing() = default;
+
+  // All workers have these weights now.
+  virtual Task<> start(std::span<const float> weights) = 0;
+  // Called after every step with how many steps this worker has done: takes in what has come.
+  virtual void attend(std::span<float>) {}
+  // A round. Rules that wait for nobody return at once.
+  virtual Task<> mix(std::span<float> weights, std::uint64_t round) = 0;
+  // After the last step: nothing is under way any more.
+  virtual Task<> settle(std::span<float>) { co_return; }
+
+  // What the rule adds to a stretch of the gradients, which begins at `offset`.
+  virtual void bend(std::span<const float>, std::span<float>, std::size_t) {}
+  // Whether this worker trains in that round.
+  virtual bool takes_part(std::uint64_t) const { return true; }
+  // How much this worker's weights count in the final model.
+  virtual float final_share() const { return 1; }
+
+  void set_clock(std::uint64_t steps) { clock_ = steps; }
+  MixReport& report() { return report_; }
+
+ protected:
+  std::uint64_t age(std::uint64_t clock) const { return clock_ > clock ? clock_ - clock : 0; }
+
+  Comm& comm_;
+  std::uint64_t clock_ = 0;
+  MixReport report_;
+};
+
+// `samples` is how many this worker has of its own, for rules that weigh by them.
+std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Comm& comm,
+                                    std::uint64_t samples);
+
+// The graph's weights: Metropolis's where everybody who hears is heard, else equal ones.
+Matrix mixing_weights(const Graph& graph, std::uint64_t round);
+
+// One function a rule, each in the file of its name.
+std::unique_ptr<Mixing> make_mean_mixing(const MixingSettings& settings, Comm& comm);
+std::unique_ptr<Mixing> make_compressed_mixing(const MixingSettings& settings, Comm& comm);
+std::unique_ptr<Mixing> make_push_sum_mixing(const MixingSettings& settings, Comm& comm);
+std::unique_ptr<Mixing> make_outer_mixing(const MixingSettings& settings, Comm& comm);
+std::unique_ptr<Mixing> make_sampled_mixing(const MixingSettings& settings, Comm& comm,
+                                            std::uint64_t samples);
+std::unique_ptr<Mixing> make_elastic_mixing(const MixingSettings& settings, Comm& comm);
+std::unique_ptr<Mixing> make_push_mixing(const MixingSettings& settings, Comm& comm);
+std::unique_ptr<Mixing> make_sum_weight_mixing(const MixingSettings& settings, Comm& comm);
+std::unique_ptr<Mixing> make_updates_mixing(const MixingSettings& settings, Comm& comm);
+std::unique_ptr<Mixing> make_penalty_mixing(const MixingSettings& settings, Comm& comm);
+
+inline constexpr Channel kMixingChannel{1, Purpose::weights, "mixing weights"};
+
+}  // namespace starling

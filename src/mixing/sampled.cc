@@ -1,0 +1,96 @@
+// sampled (FedAvg; B. McMahan et al., 2017): in every round a share of the workers, drawn by the
+// seed, trains on its own samples and sends its weights to the centre, which takes their mean,
+// weighted by how many samples each has, and sends it to all.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "base/random.h"
+#include "exchange/collect.h"
+#include "exchange/move.h"
+#include "exchange/vector_math.h"
+#include "mixing/mixing.h"
+
+namespace starling {
+
+namespace {
+
+class SampledMixing : public Mixing {
+ public:
+  SampledMixing(const MixingSettings& settings, Comm& comm, std::uint64_t samples)
+      : Mixing(comm),
+        seed_(settings.seed),
+        clients_(static_cast<std::size_t>(
+            std::max(1.0, std::round(settings.client_share * comm.size())))),
+        samples_(static_cast<std::size_t>(comm.size())) {
+    samples_[static_cast<std::size_t>(comm.rank())] = samples;
+  }
+
+  Task<> start(std::span<const float>) override {
+    co_await all_gather(comm_, kMixingChannel, std::as_writable_bytes(std::span(samples_)));
+  }
+
+  bool takes_part(std::uint64_t round) const override {
+    return std::ranges::binary_search(clients_of(round), comm_.rank());
+  }
+
+  Task<> mix(std::span<float> weights, std::uint64_t round) override {
+    ++report_.rounds;
+    constexpr int kCentre = 0;
+    const std::vector<int> clients = clients_of(round);
+    const bool sent = std::ranges::binary_search(clients, comm_.rank());
+    double all_samples = 0;
+    for (int client : clients) all_samples += share_of(client);
+    if (comm_.rank() == kCentre) {
+      scale(weights, static_cast<float>(sent ? share_of(kCentre) / all_samples : 0));
+      auto model = comm_.lend<float>(weights.size());
+      for (int client : clients) {
+        if (client == kCentre) continue;
+        co_await move(comm_, kMixingChannel, Incoming{client, model.span()});
+        const double share = share_of(client) / all_samples;
+        subtract_scaled(weights, model.span(), static_cast<float>(-share));
+        report_.mixed(0);
+      }
+    } else if (sent) {
+      co_await move(comm_, kMixingChannel, Outgoing{kCentre, weights});
+    }
+    for (int rank = 1; rank < comm_.size(); ++rank) {
+      if (comm_.rank() == kCentre) {
+        co_await move(comm_, kMixingChannel, Outgoing{rank, weights});
+      } else if (comm_.rank() == rank) {
+        co_await move(comm_, kMixingChannel, Incoming{kCentre, weights});
+      }
+    }
+  }
+
+ private:
+  // A worker without samples would make all weights 0 / 0; it counts as if it had one.
+  double share_of(int rank) const {
+    const std::uint64_t samples = samples_[static_cast<std::size_t>(rank)];
+    return static_cast<double>(std::max<std::uint64_t>(1, samples));
+  }
+
+  // The same on all workers, in the order of ranks.
+  std::vector<int> clients_of(std::uint64_t round) const {
+    std::vector<int> ranks(static_cast<std::size_t>(comm_.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    Random{seed_, round, 0xfeda}.shuffle(std::span<int>(ranks));
+    ranks.resize(clients_);
+    std::ranges::sort(ranks);
+    return ranks;
+  }
+
+  std::uint64_t seed_;
+  std::size_t clients_;
+  std::vector<std::uint64_t> samples_;  // of every worker
+};
+
+}  // namespace
+
+std::unique_ptr<Mixing> make_sampled_mixing(const MixingSettings& settings, Comm& comm,
+                                            std::uint64_t samples) {
+  return std::make_unique<SampledMixing>(settings, comm, samples);
+}
+
+}  // namespace starling

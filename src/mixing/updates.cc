@@ -1,0 +1,68 @@
+// updates (deeplearning4j's gradient sharing; N. Strom, 2015): workers send each other what their
+// own optimizers have changed, coded, and add what comes to their weights. What a code leaves out,
+// and what could not be sent because the last code had not left yet, waits in the residual.
+//
+// Everybody's changes add up in everybody's weights, so n workers take n steps at once: the
+// learning rate must be chosen for that.
+#include "mixing/letter_mixing.h"
+
+namespace starling {
+
+namespace {
+
+class UpdatesMixing : public LetterMixing {
+ public:
+  UpdatesMixing(const MixingSettings& settings, Comm& comm)
+      : LetterMixing(settings, comm), codec_(make_codec(settings.codec)) {}
+
+  Task<> start(std::span<const float> weights) override {
+    open(codec_->largest_code_bytes(weights.size()));
+    before_.assign(weights.begin(), weights.end());
+    residual_.assign(weights.size(), 0);
+    co_return;
+  }
+
+  // Our own change goes to the residual before others' come in.
+  void attend(std::span<float> weights) override {
+    add(residual_, weights);
+    subtract_scaled(residual_, before_, 1);
+    LetterMixing::attend(weights);
+    std::ranges::copy(weights, before_.begin());
+  }
+
+  Task<> mix(std::span<float>, std::uint64_t round) override {
+    ++report_.rounds;
+    const std::span<const int> told = graph_.tells(comm_.rank(), round);
+    const bool free = std::ranges::all_of(told, [this](int rank) {
+      return comm_.is_lost(rank) || letters_->can_send(rank);
+    });
+    if (!free) {
+      ++report_.skipped;
+      co_return;
+    }
+    codec_->encode(residual_, code_);
+    for (int rank : told) {
+      if (!comm_.is_lost(rank)) try_send(rank, {}, code_);
+    }
+  }
+
+ private:
+  bool read(const Letter& letter, std::span<float> weights) override {
+    codec_->add_decoded(letter.bytes, weights);
+    report_.mixed(age(letter.header.clock));
+    return true;
+  }
+
+  std::unique_ptr<Codec> codec_;
+  std::vector<float> before_;    // the weights after the last step
+  std::vector<float> residual_;  // what the others do not know of yet
+  std::vector<std::byte> code_;
+};
+
+}  // namespace
+
+std::unique_ptr<Mixing> make_updates_mixing(const MixingSettings& settings, Comm& comm) {
+  return std::make_unique<UpdatesMixing>(settings, comm);
+}
+
+}  // namespace starling

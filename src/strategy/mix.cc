@@ -1,0 +1,180 @@
+// mix: every worker trains its own model and mixes weights with others. Who (topology/graph.h), how
+// (mixing/mixing.h) and when (strategy/schedule.h) are chosen apart:
+//
+//   sync     all mix in the same rounds and wait for each other
+//   overlap  the same, but a round goes on while the next steps are computed; what they have
+//            changed is added to what it yields
+//   async    nobody waits; whoever has done its share of the batches helps with what is left
+//   bounded  async, but nobody runs further ahead of its neighbours than the bound
+#include "exchange/collect.h"
+#include "exchange/pairwise.h"
+#include "exchange/survivors.h"
+#include "exchange/vector_math.h"
+#include "strategy/mix_plan.h"
+#include "strategy/progress.h"
+#include "strategy/strategy.h"
+
+namespace starling {
+
+namespace {
+
+class MixStrategy : public Strategy {
+ public:
+  MixStrategy(const Settings& settings, Comm& comm, const Workload& workload)
+      : Strategy(comm),
+        settings_(settings),
+        in_step_(mixes_in_step(settings)),
+        batches_(workload.batches),
+        mixing_(make_mixing(mixing_settings(settings), comm, workload.own_samples)),
+        schedule_(schedule_options(settings), coin()) {
+    if (settings.schedule != "bounded") return;
+    const Graph graph = make_graph(graph_settings(settings));
+    for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
+      const auto heard = graph.hears(comm.rank(), round);
+      neighbours_.insert(neighbours_.end(), heard.begin(), heard.end());
+    }
+  }
+
+  Task<> start(Replica replica) override {
+    co_await Strategy::start(replica);
+    co_await mixing_->start(replica.weights);
+    if (!in_step_) progress_.emplace(comm_, batches_, progress_stride());
+    mixed_at_ = comm_.loop().now();
+  }
+
+  Task<> after_backward(Bucket bucket) override {
+    mixing_->bend(bucket.weights, bucket.gradients, bucket.range.begin);
+    co_return;
+  }
+
+  Task<> after_update(Replica replica) override {
+    ++steps_;
+    mixing_->set_clock(steps_);
+    mixing_->attend(replica.weights);
+    if (progress_) progress_->did(steps_);
+    if (schedule_.due()) co_await round(replica.weights);
+    if (settings_.schedule == "bounded") co_await until_others_are_near();
+  }
+
+  Task<> finish(Replica replica) override {
+    if (under_way_) co_await end_round(replica.weights);
+    co_await mixing_->settle(replica.weights);
+    if (progress_) {
+      progress_->end();
+      co_await progress_->settle();
+      co_await mean_of_survivors(comm_, settings_.workers, replica.weights,
+                                 mixing_->final_share());
+    } else {
+      if (mixing_->final_share() != 1) scale(replica.weights, mixing_->final_share());
+      co_await mean_of_all(comm_, weights_channel(), replica.weights);
+    }
+  }
+
+  // Who has done its share takes batches from where the flock is on the whole.
+  Task<std::uint64_t> next_batch(std::optional<std::uint64_t> before) override {
+    if (!progress_ || batches_ == 0) {
+      Task<std::uint64_t> own = Strategy::next_batch(before);
+      co_return co_await own;
+    }
+    if (progress_->over()) {
+      progress_->end();
+      co_return kNoBatch;
+    }
+    const auto workers = static_cast<std::uint64_t>(settings_.workers);
+    const auto rank = static_cast<std::uint64_t>(comm_.rank());
+    const std::uint64_t own = steps_ * workers + rank;
+    if (own < batches_) co_return own;
+    const std::uint64_t whole = progress_->done_by_all() / workers * workers;
+    co_return std::min(whole + (rank + steps_) % workers, batches_ - 1);
+  }
+
+  Task<> stop() override {
+    if (progress_) progress_->end();
+    co_return;
+  }
+
+  bool in_step() const override { return in_step_; }
+  bool rests() const override { return !mixing_->takes_part(round_); }
+  const MixReport* mix_report() const override { return &mixing_->report(); }
+
+ private:
+  Random coin() const {
+    const auto seed = static_cast<std::uint64_t>(settings_.seed);
+    return in_step_ ? Random{seed, 0xc014}
+                    : Random{seed, 0xc014, static_cast<std::uint64_t>(comm_.rank())};
+  }
+
+  // Often enough that they end together, give or take a hundredth, and within the bound.
+  std::uint64_t progress_stride() const {
+    std::uint64_t stride = batches_ / static_cast<std::uint64_t>(settings_.workers) / 100;
+    if (settings_.schedule == "bounded") {
+      stride = std::min(stride, static_cast<std::uint64_t>(settings_.ahead_bound) / 2);
+    }
+    return std::max<std::uint64_t>(1, stride);
+  }
+
+  Task<> round(std::span<float> weights) {
+    const Time begin = comm_.loop().now();
+    if (settings_.overlap) {
+      if (under_way_) co_await end_round(weights);
+      before_.assign(weights.begin(), weights.end());
+      mixed_ = before_;
+      under_way_.emplace(mixing_->mix(mixed_, round_++));
+    } else {
+      co_await mixing_->mix(weights, round_++);
+    }
+    if (schedule_.adapts()) co_await adapt(begin);
+    mixed_at_ = comm_.loop().now();
+  }
+
+  Task<> end_round(std::span<float> weights) {
+    Running& running = *under_way_;
+    co_await running;
+    under_way_.reset();
+    subtract_scaled(weights, before_, 1);
+    add(weights, mixed_);
+  }
+
+  // Those who wait for each other need the same period: rank 0's.
+  Task<> adapt(Time begin) {
+    std::uint64_t period =
+        schedule_.better_period(begin - mixed_at_, comm_.loop().now() - begin);
+    if (in_step_) {
+      co_await broadcast(comm_, {weights_channel().id, Purpose::control, "choosing the period"},
+                         object_bytes(period), 0);
+    }
+    schedule_.set_period(period);
+  }
+
+  Task<> until_others_are_near() {
+    const auto bound = static_cast<std::uint64_t>(settings_.ahead_bound);
+    while (!progress_->over()) {
+      const std::uint64_t slowest = progress_->slowest_of(neighbours_);
+      if (steps_ <= slowest || steps_ - slowest <= bound) co_return;
+      co_await progress_->news().rung();
+    }
+  }
+
+  Settings settings_;
+  bool in_step_;
+  std::uint64_t batches_;
+  std::unique_ptr<Mixing> mixing_;
+  Schedule schedule_;
+  std::vector<int> neighbours_;  // whom we may not be too far ahead of
+  std::optional<Progress> progress_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t round_ = 0;
+  Time mixed_at_{0};
+
+  std::vector<float> before_, mixed_;  // of the round that is under way
+  std::optional<Running> under_way_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_mix(const Settings& settings, Comm& comm,
+                                   const Workload& workload) {
+  return std::make_unique<MixStrategy>(settings, comm, workload);
+}
+
+}  // namespace starling

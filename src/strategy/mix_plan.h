@@ -1,0 +1,21 @@
+// What the settings mean for decentral systems: who mixes with whom, how, and when.
+#pragma once
+
+#include "mixing/mixing.h"
+#include "strategy/schedule.h"
+#include "strategy/settings.h"
+
+namespace starling {
+
+// pairwise, exponential and local are short for graphs whose rule is the mean.
+bool is_mix(const Settings& settings);
+bool mixes_in_step(const Settings& settings);
+// Rules with a master end when that is lost; the others do without anybody.
+GraphSettings graph_settings(const Settings& settings);
+MixingSettings mixing_settings(const Settings& settings);
+Schedule::Options schedule_options(const Settings& settings);
+
+// Throws Error, in one sentence, if the choices do not go together.
+void check_mix(const Settings& settings);
+
+}  // namespace starling

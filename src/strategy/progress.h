@@ -1,0 +1,49 @@
+// How far everybody is, where nobody waits for anybody: now and then each worker tells the others
+// how many batches it has done. Together they are to do a number of batches, whoever does them.
+#pragma once
+
+#include <list>
+#include <vector>
+
+#include "runtime/comm.h"
+#include "runtime/running.h"
+
+namespace starling {
+
+class Progress {
+ public:
+  // `batches` of all together; 0: no end. Tells the others after every `stride`-th.
+  Progress(Comm& comm, std::uint64_t batches, std::uint64_t stride);
+
+  void did(std::uint64_t own_batches);
+  std::uint64_t done_by_all() const;
+
+  // Whether there is no more to do, or somebody has said so.
+  bool over() const { return over_ || (batches_ > 0 && done_by_all() >= batches_); }
+  // Says so to all.
+  void end();
+  // Until all have been told.
+  Task<> settle();
+
+  // How far the slowest of these ranks is that is neither lost nor done.
+  std::uint64_t slowest_of(std::span<const int> ranks) const;
+  // Rings when somebody has got on.
+  Bell& news() { return news_; }
+
+ private:
+  Task<> tell(int rank);
+  Task<> hear(int rank);
+
+  Comm& comm_;
+  std::uint64_t batches_;
+  std::uint64_t stride_;
+  std::vector<std::uint64_t> done_;  // by each rank
+  std::vector<bool> left_;           // lost, or has said that it is over
+  bool over_ = false;
+  bool ended_ = false;
+  Bell moved_;  // rings for those who tell
+  Bell news_;
+  std::list<Running> telling_, hearing_;
+};
+
+}  // namespace starling
