@@ -9,6 +9,7 @@
 #include "cli/measure_grids.h"
 #include "cli/progress_bar.h"
 #include "plan/simulated_training.h"
+#include "strategy/systems.h"
 
 namespace starling {
 
@@ -32,10 +33,12 @@ struct Schedule {
 };
 
 struct Pace {
-  double batches_per_second;  // of those that went into the model
-  std::uint64_t skipped;      // batches that nobody worked on
-  std::uint64_t behind;       // steps between the fastest worker and the slow one, at the end
-  std::optional<ServerReport> server;
+  double batches_per_second = 0;  // of those that went into the model
+  std::uint64_t skipped = 0;      // batches that nobody worked on
+  std::uint64_t behind = 0;       // steps between the fastest worker and the slow one, at the end
+  std::optional<std::uint64_t> dropped;  // where there are servers
+  std::optional<double> staleness_mean;  // of gradients, or of models that were mixed in
+  std::optional<std::uint64_t> staleness_max;
 };
 
 struct Row {
@@ -80,6 +83,15 @@ std::vector<Schedule> schedules(int workers) {
     alone.strategy = strategy;
     all.push_back({strategy, alone});
   }
+  // Decentral ones, as they are in systems/.
+  for (const System& system : named_systems()) {
+    if (system.optimization != "decentral") continue;
+    Settings settings;
+    read_settings(system.toml, system.name, settings);
+    settings.workers = workers;
+    settings.lr = kLearningRate;
+    all.push_back({system.name, settings});
+  }
   return all;
 }
 
@@ -101,7 +113,20 @@ Pace simulated_pace(const Settings& settings) {
   // The model is one block, so that a dropped gradient is a dropped batch.
   const std::uint64_t dropped = result.server ? result.server->dropped : 0;
   const double used = static_cast<double>(done - dropped) / static_cast<double>(done);
-  Pace pace{result.batches_per_second() * used, training.batches - done, 0, result.server};
+  Pace pace;
+  pace.batches_per_second = result.batches_per_second() * used;
+  pace.skipped = training.batches > done ? training.batches - done : 0;
+  const auto mean = [](std::uint64_t sum, std::uint64_t count) {
+    return static_cast<double>(sum) / static_cast<double>(std::max<std::uint64_t>(1, count));
+  };
+  if (const auto& server = result.server) {
+    pace.dropped = server->dropped;
+    pace.staleness_mean = mean(server->staleness_sum, server->applied);
+    pace.staleness_max = server->staleness_max;
+  } else if (result.mixing.models > 0) {
+    pace.staleness_mean = mean(result.mixing.staleness_sum, result.mixing.models);
+    pace.staleness_max = result.mixing.staleness_max;
+  }
   if (const auto slow = slow_worker(settings)) {
     pace.behind =
         std::ranges::max(result.batches) - result.batches[static_cast<std::size_t>(slow->rank)];
@@ -125,11 +150,6 @@ std::vector<Row> simulated_rows(const MeasureOptions& options) {
   return rows;
 }
 
-double staleness_mean(const ServerReport& report) {
-  return static_cast<double>(report.staleness_sum) /
-         static_cast<double>(std::max<std::uint64_t>(1, report.applied));
-}
-
 json as_json(const Row& row) {
   json result = {{"schedule", row.schedule.name},
                  {"workers", row.schedule.settings.workers},
@@ -141,25 +161,25 @@ json as_json(const Row& row) {
                  {"staleness_max", nullptr},
                  {"dropped", nullptr},
                  {"skipped", row.slow.skipped}};
-  if (const auto& server = row.slow.server) {
-    result["staleness_mean"] = staleness_mean(*server);
-    result["staleness_max"] = server->staleness_max;
-    result["dropped"] = server->dropped;
+  if (row.slow.staleness_mean) {
+    result["staleness_mean"] = *row.slow.staleness_mean;
+    result["staleness_max"] = *row.slow.staleness_max;
   }
+  if (row.slow.dropped) result["dropped"] = *row.slow.dropped;
   return result;
 }
 
 std::vector<std::string> as_text(const Row& row) {
-  const auto& server = row.slow.server;
+  const Pace& slow = row.slow;
   return {row.schedule.name,
           fmt::format("{}", row.schedule.settings.workers),
           fmt::format("{:.0f}", row.even.batches_per_second),
           fmt::format("{:.0f}", row.slow.batches_per_second),
           fmt::format("{:.0f} %", row.kept() * 100),
           fmt::format("{}", row.slow.behind),
-          server ? fmt::format("{:.2f}", staleness_mean(*server)) : "-",
-          server ? fmt::format("{}", server->staleness_max) : "-",
-          server ? fmt::format("{}", server->dropped) : "-",
+          slow.staleness_mean ? fmt::format("{:.2f}", *slow.staleness_mean) : "-",
+          slow.staleness_max ? fmt::format("{}", *slow.staleness_max) : "-",
+          slow.dropped ? fmt::format("{}", *slow.dropped) : "-",
           fmt::format("{}", row.slow.skipped)};
 }
 

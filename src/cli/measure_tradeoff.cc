@@ -33,7 +33,7 @@ struct Run {
   std::string coding;
   Settings settings;
   std::string name() const {
-    if (settings.strategy == "allreduce") return "allreduce";
+    if (settings.strategy != "pairwise") return settings.strategy;
     std::string name = fmt::format("{}-passes-{}-period-{}-step-{}", coding, settings.passes,
                                    settings.period, settings.mixing_step);
     std::erase_if(name, [](char c) { return c == ' ' || c == '%'; });
@@ -52,6 +52,10 @@ std::vector<Run> planned(const MeasureOptions& options) {
   common.evaluate_every = 0;  // evaluations send whole models
   std::vector<Run> runs = {{"raw", common}};
   runs[0].settings.strategy = "allreduce";
+  // What the exchanges have to beat: everybody alone, and the mean of all at the end.
+  runs.push_back({"raw", common});
+  runs[1].settings.strategy = "local";
+  runs[1].settings.period = 1'000'000;
   for (const Coding& coding : kCodings) {
     for (int passes : kPasses) {
       for (int period : kPeriods) {
@@ -146,9 +150,13 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
                           fmt::format("[{}/{}] {}", i + 1, runs.size(), runs[i].name())));
   }
   const json baseline = rows[0];
-  if (baseline.contains("error")) throw Error(baseline["error"].get<std::string>());
+  const json alone = rows[1];
+  for (const json& row : {baseline, alone}) {
+    if (row.contains("error")) throw Error(row["error"].get<std::string>());
+  }
+  rows.erase(rows.begin() + 1);
   std::erase_if(rows, [](const json& row) { return row.contains("error"); });
-  const std::size_t broken = runs.size() - rows.size();
+  const std::size_t broken = runs.size() - 1 - rows.size();
   std::ranges::stable_sort(rows, {}, [](const json& row) { return row["bytes"].get<double>(); });
   mark_front(rows);
 
@@ -191,14 +199,15 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
         (*cheapest)["times_fewer_in_all"].get<double>());
   }
   remarks += fmt::format(
-      "\n* nothing else is both cheaper and better. {} settings below {:.0f} % are not drawn; {} "
+      "\nWith no exchange at all but the final mean: {}. Every setting here ends with that mean, "
+      "which is in \"sent in all\".\n* nothing else is both cheaper and better. {} settings below {:.0f} % are not drawn; {} "
       "broke down.",
-      undrawn, kDrawn * 100, broken);
+      percent(alone["accuracy"]), undrawn, kDrawn * 100, broken);
   const Plot plot = drawn(rows, cheapest, what);
   return {.table = table,
           .rows = rows,
           .conditions = {{"workers", any.workers}, {"model", any.model}, {"data", any.data},
-                         {"epochs", any.epochs},
+                         {"epochs", any.epochs}, {"accuracy_alone", alone["accuracy"]},
                          {"cheapest", cheapest == nullptr ? json() : *cheapest}},
           .headline = what,
           .remarks = remarks,

@@ -57,6 +57,10 @@ void print_servers(const json& servers) {
 
 void print_mixing(const json& summary) {
   const json& mixing = summary["mixing"];
+  fmt::print("graph           {}{}\n", summary["graph"].get<std::string>(),
+             summary.contains("spectral_gap")
+                 ? fmt::format(", spectral gap {:.3f}", summary["spectral_gap"].get<double>())
+                 : "");
   fmt::print("mixing          {} rounds, {} models mixed in, {} times the network was too slow\n",
              format_count(mixing["rounds"]), format_count(mixing["models"]),
              format_count(mixing["skipped"]));

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/progress_bar.h"
 #include "cli/run_folder.h"
+#include "strategy/mix_plan.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -88,6 +89,11 @@ json run_training(TrainingPlan plan) {
   result.erase("event");
   result["lost"] = outcome.losses;
   result["run"] = folder.path().string();
+  if (is_mix(plan.settings)) {
+    result["schedule"] = plan.settings.schedule;
+    result["graph"] = graph_settings(plan.settings).name;
+    if (const auto gap = graph_gap(plan.settings)) result["spectral_gap"] = *gap;
+  }
   folder.finish(result);
   return result;
 }

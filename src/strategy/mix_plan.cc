@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "strategy/names.h"
+#include "topology/spectrum.h"
 
 namespace starling {
 
@@ -57,6 +58,18 @@ MixingSettings mixing_settings(const Settings& settings) {
 Schedule::Options schedule_options(const Settings& settings) {
   return {static_cast<std::uint64_t>(settings.period), settings.probability,
           settings.compute_ratio};
+}
+
+std::optional<double> graph_gap(const Settings& settings) {
+  constexpr int kMostWorkers = 128;
+  if (settings.workers > kMostWorkers) return std::nullopt;
+  const Graph graph = make_graph(graph_settings(settings));
+  std::vector<Matrix> rounds;
+  for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
+    rounds.push_back(settings.mixing == "push-sum" ? push_matrix(graph, round)
+                                                   : mixing_weights(graph, round));
+  }
+  return spectral_gap(rounds);
 }
 
 void check_mix(const Settings& settings) {

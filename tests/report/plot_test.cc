@@ -1,0 +1,92 @@
+#include "report/plot.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include "base/error.h"
+
+namespace starling {
+namespace {
+
+Plot plot_of(std::vector<Plot::Point> points) {
+  Plot plot;
+  plot.title = "a title";
+  plot.x.label = "bytes";
+  plot.y.label = "accuracy (%)";
+  plot.series = {{"one", std::move(points)}};
+  return plot;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+std::string png_of(const std::string& svg) {
+  const auto file = std::filesystem::temp_directory_path() / "starling_plot_test.png";
+  write_png(svg, file);
+  std::ifstream stream(file, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+  std::filesystem::remove(file);
+  return bytes;
+}
+
+TEST(Plot, HasAMarkForEveryPointAndOneInTheKey) {
+  const std::string svg = plot_of({{1, 2}, {3, 4}, {5, 1}}).svg();
+  EXPECT_EQ(count(svg, "<circle"), 4u);
+  for (const char* words : {"a title", "bytes", "accuracy (%)", "one"}) {
+    EXPECT_NE(svg.find(words), std::string::npos) << words;
+  }
+}
+
+TEST(Plot, HasRoundNumbersAtItsTicks) {
+  Plot plot = plot_of({{1e3, 90}, {1e9, 100}});
+  plot.x.logarithmic = true;
+  plot.x.format = [](double value) { return "10^" + std::to_string(std::lround(std::log10(value))); };
+  const std::string svg = plot.svg();
+  for (const char* tick : {">10^3<", ">10^6<", ">10^9<", ">90<", ">92<", ">100<"}) {
+    EXPECT_NE(svg.find(tick), std::string::npos) << tick;
+  }
+}
+
+TEST(Plot, SurvivesHostileNamesAndNumbers) {
+  Plot plot = plot_of({{0, 1}, {std::numeric_limits<double>::quiet_NaN(), 2}, {7, 7}});
+  plot.title = "<script>alert('\"&')</script>\x01";
+  plot.series[0].name = "</svg>";
+  const std::string svg = plot.svg();
+  EXPECT_EQ(svg.find("<script"), std::string::npos);
+  EXPECT_EQ(count(svg, "</svg>"), 1u);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_FALSE(png_of(svg).empty());
+}
+
+TEST(Plot, OfNothingOrOfOnePointIsStillOne) {
+  EXPECT_NE(Plot{}.svg().find("no data"), std::string::npos);
+  EXPECT_EQ(plot_of({{2, 2}}).svg().find("nan"), std::string::npos);
+  EXPECT_FALSE(png_of(plot_of({{2, 2}}).svg()).empty());
+}
+
+TEST(Plot, BecomesPixelsTwiceAsManyAsUnits) {
+  const std::string png = png_of(plot_of({{1, 2}, {3, 4}}).svg());
+  ASSERT_GT(png.size(), 24u);
+  EXPECT_EQ(png.substr(1, 3), "PNG");
+  const auto big_endian = [&](std::size_t at) {
+    int value = 0;
+    for (std::size_t i = 0; i < 4; ++i) value = value * 256 + static_cast<unsigned char>(png[at + i]);
+    return value;
+  };
+  EXPECT_EQ(big_endian(16), 1720);
+  EXPECT_EQ(big_endian(20), 1040);
+}
+
+TEST(Plot, ThatCannotBeWrittenSaysSo) {
+  EXPECT_THROW(write_png(Plot{}.svg(), "/nonexistent/plot.png"), Error);
+  EXPECT_THROW(write_png("this is no drawing", "/tmp/never.png"), Error);
+}
+
+}  // namespace
+}  // namespace starling
