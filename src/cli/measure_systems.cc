@@ -41,10 +41,12 @@ json as_row(const std::string& name, const json& summary) {
               {"sent_bytes_per_worker", mean(summary["wire_bytes_sent"])},
               {"received_bytes_per_worker", mean(summary["wire_bytes_received"])},
               {"sent_bytes_by_workers", total(summary["wire_bytes_sent"])}};
-  const json servers = summary.value("servers", json::object());
+  const json seen = summary.value("servers", summary.value("mixing", json::object()));
   for (const char* key : {"staleness_mean", "staleness_max", "gradients_dropped"}) {
-    row[key] = servers.value(key, json());
+    row[key] = seen.value(key, json());
   }
+  const double waited = mean(summary["waited_seconds"]);
+  row["waited_share"] = waited / summary["seconds"].get<double>();
   return row;
 }
 
@@ -58,6 +60,7 @@ std::vector<std::string> as_text(const json& row) {
           row["reached_97"].get<bool>() ? "yes" : "no",
           fmt::format("{:.1f} s", row["train_seconds"].get<double>()),
           format_count(row["samples_per_second"]),
+          fmt::format("{:.0f} %", row["waited_share"].get<double>() * 100),
           format_bytes(row["sent_bytes_per_worker"]),
           format_bytes(row["received_bytes_per_worker"]),
           format_bytes(row["sent_bytes_by_workers"]),
@@ -72,8 +75,8 @@ std::vector<std::string> as_text(const json& row) {
 
 MeasuredGrid measure_systems(const MeasureOptions& options) {
   const std::vector<SystemRun> runs = planned(options);
-  Table table({"system", "accuracy", "97 %", "training", "samples/s", "sent per worker",
-               "received per worker", "sent by all workers", "staleness mean", "staleness max",
+  Table table({"system", "accuracy", "97 %", "training", "samples/s", "waited",
+               "sent per worker", "received per worker", "sent by all workers", "staleness mean", "staleness max",
                "dropped"});
   json rows = json::array();
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -93,8 +96,10 @@ MeasuredGrid measure_systems(const MeasureOptions& options) {
                                   any.model, any.data, any.epochs, any.epochs == 1 ? "" : "s"),
           .remarks =
               "Bytes are those of the workers; what a server process sends, they receive. "
-              "Staleness is in\n"
-              "updates; gradients are counted, and dropped, block by block."};
+              "Staleness is of gradients,\n"
+              "in updates, or of models mixed in, in steps; gradients are counted, and dropped, "
+              "block by block. Waited is\n"
+              "the share of its time that a worker spent in exchanges, on average."};
 }
 
 }  // namespace starling
