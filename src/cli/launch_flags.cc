@@ -20,6 +20,9 @@ void LaunchFlags::add_to(CLI::App& command) {
       .add_option("--secret-file", secret_file_,
                   "a file with the same secret words on every machine")
       ->group(group);
+  command.add_option("--lab", lab_,
+                     "run on hosts of their own with slow links, e.g. 6x100mbit, or on a lab that "
+                     "is up (see `starling lab`); needs root");
   command.add_option("--timeout", timeout_seconds_, "seconds that one exchange may take")
       ->check(CLI::Range(1, 86'400));
 }
@@ -30,7 +33,9 @@ LaunchPlan LaunchFlags::plan() const {
   plan.machine = machine_;
   plan.rendezvous = rendezvous_;
   plan.timeout = std::chrono::seconds(timeout_seconds_);
+  plan.lab = lab_;
   if (machines_ == 1) return plan;
+  if (!lab_.empty()) throw Error("a lab is on one machine", "leave out --machines, or --lab");
   if (machine_ < 0 || machine_ >= machines_) {
     throw Error(fmt::format("--machine {} cannot be", machine_),
                 fmt::format("with {} machines it goes from 0 to {}", machines_, machines_ - 1));

@@ -19,6 +19,7 @@ class LaunchFlags {
   std::string rendezvous_;
   std::string secret_file_;
   int timeout_seconds_ = 60;
+  std::string lab_;
 };
 
 }  // namespace starling

@@ -76,6 +76,7 @@ void check_options(const Grid& grid, const MeasureOptions& options) {
   };
   if (options.workers && !grid.takes_workers) refuse("--workers");
   if (options.slow && !grid.takes_slow) refuse("--slow");
+  if (!options.lab.empty() && grid.takes_slow) refuse("--lab");
   if (const auto flag = options.settings.any_flag(); flag && !grid.takes_settings) refuse(*flag);
 }
 
@@ -124,11 +125,15 @@ void measure_grid(MeasureCommand& command) {
 
 }  // namespace
 
-json measured_run(const Settings& settings, const std::filesystem::path& folder,
-                  const std::string& label) {
+json measured_run(const MeasureOptions& options, const Settings& settings,
+                  const std::filesystem::path& name, const std::string& label) {
+  const std::filesystem::path folder = options.folder / name;
   if (const auto before = finished(folder, settings)) return *before;
+  TrainingPlan plan{settings, folder, label, {}};
+  plan.launch.lab = options.lab;
+  if (!options.lab.empty()) plan.launch.timeout = std::chrono::minutes(10);  // links are slow
   try {
-    return run_training({settings, folder, label, {}});
+    return run_training(plan);
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", label, error.what()));
   }
@@ -177,6 +182,8 @@ void add_measure_command(CLI::App& app) {
       ->check(CLI::Range(1, 4096));
   measure->add_option("--slow", command->options.slow,
                       "slow: which worker is slow, and how many times; by default 3:5");
+  measure->add_option("--lab", command->options.lab,
+                      "each run on hosts of their own with slow links, e.g. 100mbit; needs root");
   command->options.settings.add_to(*measure, SettingsFlags::Which::training_only);
   measure->add_flag("--json", command->print_json, "print the table as one JSON object, last");
   measure->callback([command] { measure_grid(*command); });

@@ -19,6 +19,7 @@ struct MeasureOptions {
   std::filesystem::path folder;  // each run has its own in it
   std::optional<int> workers;
   std::optional<std::string> slow;
+  std::string lab;  // each run in one of its own, see net/lab.h
 };
 
 struct MeasuredGrid {
@@ -39,10 +40,10 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options);
 // What each schedule makes of one slow worker, in the simulator.
 MeasuredGrid measure_slow(const MeasureOptions& options);
 
-// The summary of a training in `folder`: trains, unless it was finished there before under the same
-// settings.
-nlohmann::json measured_run(const Settings& settings, const std::filesystem::path& folder,
-                            const std::string& label);
+// The summary of a training in the folder of that name: trains, unless it was finished there before
+// under the same settings.
+nlohmann::json measured_run(const MeasureOptions& options, const Settings& settings,
+                            const std::filesystem::path& name, const std::string& label);
 
 double total(const nlohmann::json& per_worker);
 double mean(const nlohmann::json& per_worker);

@@ -33,9 +33,8 @@ MeasuredGrid measure_paper(const MeasureOptions& options) {
     settings.evaluate_every = 0;  // on so few samples, evaluating would take longer than training
     check_settings(settings);
     results.push_back(measured_run(
-        settings,
-        options.folder / fmt::format("workers-{}-passes-{}-iterations-{}", row.workers, row.passes,
-                                     row.iterations),
+        options, settings,
+        fmt::format("workers-{}-passes-{}-iterations-{}", row.workers, row.passes, row.iterations),
         fmt::format("[{}/{}] {} workers, {} passes", i + 1, grid.size(), row.workers, row.passes)));
   }
 

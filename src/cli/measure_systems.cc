@@ -75,12 +75,12 @@ std::vector<std::string> as_text(const json& row) {
 
 MeasuredGrid measure_systems(const MeasureOptions& options) {
   const std::vector<SystemRun> runs = planned(options);
-  Table table({"system", "accuracy", "97 %", "training", "samples/s", "waited",
-               "sent per worker", "received per worker", "sent by all workers", "staleness mean", "staleness max",
+  Table table({"system", "accuracy", "97 %", "training", "samples/s", "waited", "sent per worker",
+               "received per worker", "sent by all workers", "staleness mean", "staleness max",
                "dropped"});
   json rows = json::array();
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const json summary = measured_run(runs[i].settings, options.folder / runs[i].name,
+    const json summary = measured_run(options, runs[i].settings, runs[i].name,
                                       fmt::format("[{}/{}] {}", i + 1, runs.size(), runs[i].name));
     rows.push_back(as_row(runs[i].name, summary));
     table.add(as_text(rows.back()));

@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLoss = 0.005;   // of accuracy against all-reduce that a saving may cost
-constexpr double kDrawn = 0.9;    // what learned less would squeeze the others together
+constexpr double kLoss = 0.005;  // of accuracy against all-reduce that a saving may cost
+constexpr double kDrawn = 0.9;   // what learned less would squeeze the others together
 
 struct Coding {
   const char* name;
@@ -87,7 +87,7 @@ json as_row(const Run& run, const MeasureOptions& options, const std::string& la
               {"bytes", 0.0},
               {"bytes_in_all", 0.0}};
   try {
-    const json summary = measured_run(run.settings, options.folder / run.name(), label);
+    const json summary = measured_run(options, run.settings, run.name(), label);
     row["accuracy"] = summary["accuracy"];
     row["bytes"] = total(summary["training_bytes_sent"]);
     row["bytes_in_all"] = total(summary["wire_bytes_sent"]);
@@ -146,8 +146,8 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
   const std::vector<Run> runs = planned(options);
   std::vector<json> rows;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    rows.push_back(as_row(runs[i], options,
-                          fmt::format("[{}/{}] {}", i + 1, runs.size(), runs[i].name())));
+    rows.push_back(
+        as_row(runs[i], options, fmt::format("[{}/{}] {}", i + 1, runs.size(), runs[i].name())));
   }
   const json baseline = rows[0];
   const json alone = rows[1];
@@ -183,9 +183,8 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
                row["front"].get<bool>() ? "*" : ""});
   }
   const Settings& any = runs[0].settings;
-  const std::string what =
-      fmt::format("{} workers train {} on {} for {:g} epochs, lr {:g}", any.workers, any.model,
-                  any.data, any.epochs, any.lr);
+  const std::string what = fmt::format("{} workers train {} on {} for {:g} epochs, lr {:g}",
+                                       any.workers, any.model, any.data, any.epochs, any.lr);
   std::string remarks;
   if (cheapest != nullptr) {
     remarks = fmt::format(
@@ -200,14 +199,18 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
   }
   remarks += fmt::format(
       "\nWith no exchange at all but the final mean: {}. Every setting here ends with that mean, "
-      "which is in \"sent in all\".\n* nothing else is both cheaper and better. {} settings below {:.0f} % are not drawn; {} "
+      "which is in \"sent in all\".\n* nothing else is both cheaper and better. {} settings below "
+      "{:.0f} % are not drawn; {} "
       "broke down.",
       percent(alone["accuracy"]), undrawn, kDrawn * 100, broken);
   const Plot plot = drawn(rows, cheapest, what);
   return {.table = table,
           .rows = rows,
-          .conditions = {{"workers", any.workers}, {"model", any.model}, {"data", any.data},
-                         {"epochs", any.epochs}, {"accuracy_alone", alone["accuracy"]},
+          .conditions = {{"workers", any.workers},
+                         {"model", any.model},
+                         {"data", any.data},
+                         {"epochs", any.epochs},
+                         {"accuracy_alone", alone["accuracy"]},
                          {"cheapest", cheapest == nullptr ? json() : *cheapest}},
           .headline = what,
           .remarks = remarks,

@@ -55,6 +55,17 @@ void print_servers(const json& servers) {
   }
 }
 
+void print_kernel_count(const json& summary) {
+  const auto all = [&](const char* key) {
+    double sum = 0;
+    for (const json& each : summary[key]) sum += each.get<double>();
+    return sum;
+  };
+  const double kernel = all("kernel_bytes_sent"), wire = all("wire_bytes_sent");
+  fmt::print("kernel's count  {} sent by all hosts, {:+.1f} % against our {}: headers and acks\n",
+             format_bytes(kernel), (kernel / wire - 1) * 100, format_bytes(wire));
+}
+
 void print_mixing(const json& summary) {
   const json& mixing = summary["mixing"];
   fmt::print("graph           {}{}\n", summary["graph"].get<std::string>(),
@@ -91,6 +102,7 @@ void print_summary(const json& summary) {
   fmt::print("training        {:.1f} epochs, {} steps, {:.1f} s, {} samples/s\n",
              summary["epochs"].get<double>(), format_count(summary["steps"]),
              summary["seconds"].get<double>(), format_count(summary["samples_per_second"]));
+  if (summary.contains("kernel_bytes_sent")) print_kernel_count(summary);
   if (summary.contains("mixing")) print_mixing(summary);
   if (summary.contains("servers")) print_servers(summary["servers"]);
   for (const json& loss : summary["lost"]) {

@@ -1,16 +1,30 @@
 #include "exchange/survivors.h"
 
+#include <vector>
+
 #include "base/error.h"
 #include "exchange/move.h"
 #include "exchange/vector_math.h"
+#include "runtime/all.h"
 
 namespace starling {
 
 namespace {
 
+// The lead hands the mean out, hears that everybody has it, and says so; then all may go. If the
+// lead is lost before, the others tell each other who has the mean: whoever has it gives it to
+// those who lack it, and if nobody does, the next one leads. Nobody who lacks it waits in vain: as
+// long as one does, nobody has gone.
+enum class Status : std::uint32_t { lacks, has, done };
+
 Channel channel_of(int lead) {
   constexpr std::uint32_t kFirstChannel = 0x8000;
   return {kFirstChannel + static_cast<std::uint32_t>(lead), Purpose::weights,
+          "agreeing on the final model"};
+}
+Channel status_channel_of(int lead) {
+  constexpr std::uint32_t kFirstChannel = 0xc000;
+  return {kFirstChannel + static_cast<std::uint32_t>(lead), Purpose::control,
           "agreeing on the final model"};
 }
 
@@ -41,15 +55,59 @@ Task<> lead_mean(Comm& comm, int workers, std::span<float> values, float share) 
     } catch (const PeerLost&) {
     }
   }
+  Status status = Status::done;
+  for (int rank = 0; rank < workers; ++rank) {
+    if (rank == comm.rank() || comm.is_lost(rank)) continue;
+    try {
+      Status theirs{};
+      co_await comm.receive(rank, channel, object_bytes(theirs));
+    } catch (const PeerLost&) {
+    }
+  }
+  for (int rank = 0; rank < workers; ++rank) {
+    if (rank == comm.rank() || comm.is_lost(rank)) continue;
+    try {
+      co_await comm.send(rank, channel, object_bytes(status));
+    } catch (const PeerLost&) {
+    }
+  }
 }
 
-Task<> follow_mean(Comm& comm, int lead, std::span<float> values, float share) {
+Task<> follow_mean(Comm& comm, int lead, std::span<float> values, float share, Status& status) {
   const Channel channel = channel_of(lead);
   auto mean = comm.lend<float>(values.size());  // ours must be whole if the lead is lost
   co_await comm.send(lead, channel, object_bytes(share));
   co_await move(comm, channel, Outgoing{lead, values});
   co_await move(comm, channel, Incoming{lead, mean.span()});
   std::ranges::copy(mean.span(), values.begin());
+  status = Status::has;
+  co_await comm.send(lead, channel, object_bytes(status));
+  co_await comm.receive(lead, channel, object_bytes(status));
+}
+
+Task<> tell(Comm& comm, int lead, int rank, Status status) {
+  try {
+    co_await comm.send(rank, status_channel_of(lead), object_bytes(status));
+  } catch (const PeerLost&) {
+  }
+}
+
+// What passes between two of those whom the lead has left.
+Task<> even_out(Comm& comm, int lead, int rank, std::span<float> values, Status ours,
+                Status& found) {
+  try {
+    Status theirs{};
+    co_await comm.receive(rank, status_channel_of(lead), object_bytes(theirs));
+    if (theirs == Status::lacks && ours == Status::has) {
+      co_await move(comm, status_channel_of(lead), Outgoing{rank, values});
+    } else if (theirs != Status::lacks && ours == Status::lacks) {
+      auto mean = comm.lend<float>(values.size());
+      co_await move(comm, status_channel_of(lead), Incoming{rank, mean.span()});
+      std::ranges::copy(mean.span(), values.begin());
+      found = Status::has;
+    }
+  } catch (const PeerLost&) {
+  }
 }
 
 }  // namespace
@@ -61,14 +119,24 @@ Task<> mean_of_survivors(Comm& comm, int workers, std::span<float> values, float
       co_await lead_mean(comm, workers, values, share);
       co_return;
     }
-    bool lost = false;
+    Status status = Status::lacks;
     try {
-      co_await follow_mean(comm, lead, values, share);
+      co_await follow_mean(comm, lead, values, share, status);
     } catch (const PeerLost&) {
       if (!comm.is_lost(lead)) throw;
-      lost = true;
     }
-    if (!lost) co_return;
+    std::vector<Task<>> messages;
+    for (int rank = lead + 1; rank < workers; ++rank) {
+      if (rank != comm.rank()) messages.push_back(tell(comm, lead, rank, status));
+    }
+    Status found = status;
+    for (int rank = lead + 1; rank < workers && status != Status::done; ++rank) {
+      if (rank != comm.rank()) {
+        messages.push_back(even_out(comm, lead, rank, values, status, found));
+      }
+    }
+    co_await all(std::move(messages));
+    if (found != Status::lacks) co_return;
   }
 }
 

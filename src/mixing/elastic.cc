@@ -82,8 +82,14 @@ class ElasticMixing : public LetterMixing {
     if (!letters_->can_send(letter.from)) return comm_.is_lost(letter.from);
     const std::span<float> ours = is_master() ? std::span<float>(master_) : weights;
     note(letter, ours, theirs);
-    part_from(ours, theirs);
-    subtract_scaled(ours, distance_, -beta_);
+    if (asked_ == letter.from && comm_.rank() < letter.from) {
+      // We have asked each other: if both questions counted, each would go all of the way and they
+      // would trade places. Ours counts.
+      std::ranges::fill(distance_, 0.0f);
+    } else {
+      part_from(ours, theirs);
+      subtract_scaled(ours, distance_, -beta_);
+    }
     LetterHeader header;
     header.kind = kAnswer;
     header.clock = letter.header.clock;  // what it is the answer to

@@ -12,6 +12,7 @@ namespace {
 
 constexpr Channel kHeaderChannel{6, Purpose::control, "a letter"};
 constexpr Channel kBytesChannel{7, Purpose::weights, "a letter"};
+constexpr Channel kHereChannel{9, Purpose::control, "a letter"};
 constexpr std::uint32_t kGoodbye = ~0u;
 
 }  // namespace
@@ -65,6 +66,8 @@ Task<> Letters::receive_letters(Peer& peer) {
     peer.header = header;
     peer.unread = true;
     news_.ring();
+    std::byte here{1};
+    co_await comm_.send(peer.rank, kHereChannel, object_bytes(here));
     while (peer.unread) co_await peer.taken.rung();
   }
 }
@@ -88,14 +91,22 @@ Task<> Letters::deliver(Peer& peer) {
     if (peer.out_header.kind == kGoodbye) {
       co_await comm_.send(peer.rank, kHeaderChannel, object_bytes(peer.out_header));
     } else {
-      auto header =
-          comm_.send_with_next(peer.rank, kHeaderChannel, object_bytes(peer.out_header));
+      auto header = comm_.send_with_next(peer.rank, kHeaderChannel, object_bytes(peer.out_header));
       auto bytes = comm_.send(peer.rank, kBytesChannel, std::span(peer.out));
       co_await header;
       co_await bytes;
     }
   } catch (const PeerLost&) {
     if (returned_) returned_(peer.out_header);
+    news_.ring();
+    co_return;
+  }
+  if (peer.out_header.kind != kGoodbye) {
+    try {
+      std::byte here{};
+      co_await comm_.receive(peer.rank, kHereChannel, object_bytes(here));
+    } catch (const PeerLost&) {
+    }
   }
   news_.ring();
 }

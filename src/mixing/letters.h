@@ -65,7 +65,7 @@ class Letters {
     LetterHeader header;
     std::vector<std::byte> in;
     bool unread = false;
-    bool closed = false;       // will write no more but answers
+    bool closed = false;  // will write no more but answers
     bool told_goodbye = false;
     Bell taken;
     std::exception_ptr failure;

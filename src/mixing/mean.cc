@@ -18,9 +18,7 @@ namespace {
 
 class MeanMixing : public Mixing {
  public:
-  MeanMixing(const MixingSettings& settings, Comm& comm)
-      : Mixing(comm),
-        settings_(settings) {
+  MeanMixing(const MixingSettings& settings, Comm& comm) : Mixing(comm), settings_(settings) {
     if (has_exchange_of_its_own()) return;
     graph_ = make_graph(settings.graph);
     for (std::uint64_t round = 0; round < graph_->rounds(); ++round) {

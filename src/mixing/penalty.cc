@@ -1,8 +1,8 @@
 // penalty (after MPCA-SGD; M. Langer et al., 2018): every worker descends on its loss plus
-// penalty/2 |w_i - m|^2, where m is the master's model. Workers send the master their weights and go
-// on; the master, which rank 0 keeps, takes the mean of the last it has of each and sends it down a
-// binomial tree, while they go on. What arrives is old by then, so it is extrapolated along the path
-// that the master has lately taken:
+// penalty/2 |w_i - m|^2, where m is the master's model. Workers send the master their weights and
+// go on; the master, which rank 0 keeps, takes the mean of the last it has of each and sends it
+// down a binomial tree, while they go on. What arrives is old by then, so it is extrapolated along
+// the path that the master has lately taken:
 //
 //   m <- m_k + min(1, age / interval) (m_k - m_{k-1})
 //
@@ -50,6 +50,11 @@ class PenaltyMixing : public LetterMixing {
       try_send(kMaster, header, std::as_bytes(weights));
     }
     co_return;
+  }
+
+  Task<> settle(std::span<float> weights) override {
+    settling_ = true;
+    co_await LetterMixing::settle(weights);
   }
 
   void bend(std::span<const float> weights, std::span<float> gradients,
@@ -105,6 +110,7 @@ class PenaltyMixing : public LetterMixing {
 
   // Down the tree over those who are left, of which the master is the first.
   void pass_on(std::span<const float> model, std::uint64_t clock) {
+    if (settling_) return;  // nobody trains on it any more
     std::vector<int> left;
     int place = 0;
     for (int rank = 0; rank < comm_.size(); ++rank) {
@@ -126,6 +132,7 @@ class PenaltyMixing : public LetterMixing {
   }
 
   float penalty_;
+  bool settling_ = false;
   std::vector<float> model_, target_;  // the master's last, and where it will be by now
   std::uint64_t model_clock_ = 0;
   std::vector<std::vector<float>> latest_;  // at the master: what it has last heard of each

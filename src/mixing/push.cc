@@ -21,8 +21,8 @@ class PushMixing : public LetterMixing {
       weight_of_.resize(row.size());
       for (int rank : graph_.hears(comm.rank(), round)) {
         const auto from = static_cast<std::size_t>(rank);
-        weight_of_[from] = settings.rule == "elastic-push" ? settings.alpha
-                                                           : 2 * settings.step * row[from];
+        weight_of_[from] =
+            settings.rule == "elastic-push" ? settings.alpha : 2 * settings.step * row[from];
       }
     }
   }

@@ -28,6 +28,10 @@ class SumWeightMixing : public LetterMixing {
     ++report_.rounds;
     const std::optional<int> peer = random_neighbour(round);
     if (!peer) co_return;
+    if (weight_ < kLeast) {  // who hears nothing for long would soon send nothing
+      ++report_.skipped;
+      co_return;
+    }
     LetterHeader half;
     half.weight = weight_ / 2;
     // Before it is sent: a letter that comes back at once must find the half taken away.
@@ -38,14 +42,16 @@ class SumWeightMixing : public LetterMixing {
   float final_share() const override { return weight_; }
 
  private:
+  static constexpr float kLeast = 1e-30f;
+
   bool read(const Letter& letter, std::span<float> weights) override {
     const std::span<const float> model = model_in(letter, weights.size());
     note(letter, weights, model);
     const float sum = weight_ + letter.header.weight;
     if (!(letter.header.weight > 0 && sum <= 1.01f)) {
-      throw Error(fmt::format("rank {} sent a model of weight {}", letter.from,
-                              letter.header.weight),
-                  "all workers must run the same program");
+      throw Error(
+          fmt::format("rank {} sent a model of weight {}", letter.from, letter.header.weight),
+          "all workers must run the same program");
     }
     blend(weights, model, letter.header.weight / sum);
     weight_ = sum;

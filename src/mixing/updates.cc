@@ -33,9 +33,8 @@ class UpdatesMixing : public LetterMixing {
   Task<> mix(std::span<float>, std::uint64_t round) override {
     ++report_.rounds;
     const std::span<const int> told = graph_.tells(comm_.rank(), round);
-    const bool free = std::ranges::all_of(told, [this](int rank) {
-      return comm_.is_lost(rank) || letters_->can_send(rank);
-    });
+    const bool free = std::ranges::all_of(
+        told, [this](int rank) { return comm_.is_lost(rank) || letters_->can_send(rank); });
     if (!free) {
       ++report_.skipped;
       co_return;

@@ -45,6 +45,7 @@ Job job_from_environment() {
   job.listen_fd = number(kListenVariable, -1, 0, 1 << 20);
   job.events_fd = number(kEventsVariable, -1, 0, 1 << 20);
   job.timeout = std::chrono::seconds(number(kTimeoutVariable, 60, 1, 86'400));
+  job.interface = text(kInterfaceVariable);
   job.settings = text(kSettingsVariable);
   if (job.size > 1 && (job.rendezvous.empty() || job.secret.empty())) {
     throw Error(

@@ -18,6 +18,7 @@ struct Job {
   int listen_fd = -1;                // rank 0: the socket that already listens there
   int events_fd = -1;                // where to report progress, or -1
   std::chrono::seconds timeout{60};  // for any one operation
+  std::string interface;             // in a lab: this worker's own network interface
   std::string settings;              // TOML text, for what the workers run
 };
 
@@ -35,6 +36,7 @@ inline constexpr const char* kJobVariable = "STARLING_JOB";
 inline constexpr const char* kListenVariable = "STARLING_LISTEN_FD";
 inline constexpr const char* kEventsVariable = "STARLING_EVENTS_FD";
 inline constexpr const char* kTimeoutVariable = "STARLING_TIMEOUT_SECONDS";
+inline constexpr const char* kInterfaceVariable = "STARLING_INTERFACE";
 inline constexpr const char* kSettingsVariable = "STARLING_SETTINGS";
 inline constexpr const char* kLogVariable = "STARLING_LOG";
 

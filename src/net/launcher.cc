@@ -29,6 +29,7 @@
 #include "base/error.h"
 #include "net/job.h"
 #include "net/join.h"
+#include "net/lab.h"
 #include "net/worker_events.h"
 
 namespace starling {
@@ -37,6 +38,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeToNotice{1500};
 constexpr std::chrono::milliseconds kTimeToEnd{2000};
+constexpr int kLabPort = 29400;  // every host of a lab has all ports for itself
 constexpr std::size_t kMaxEventBytes = 1 << 20;
 
 struct Pipe {
@@ -109,8 +111,9 @@ std::uint64_t job_id(const std::string& secret) {
 
 class Launcher {
  public:
-  Launcher(const LaunchPlan& plan, const WorkerEvent& on_event)
-      : plan_(plan), on_event_(on_event) {}
+  Launcher(const LaunchPlan& plan, const WorkerEvent& on_event) : plan_(plan), on_event_(on_event) {
+    if (!plan.lab.empty()) lab_.emplace(plan.lab, plan.workers + plan.servers);
+  }
 
   LaunchResult run() {
     signals_.async_wait([this](const asio::error_code& error, int) {
@@ -161,7 +164,9 @@ class Launcher {
     TcpLoop sockets;
     std::optional<asio::ip::tcp::acceptor> listener;
     std::string rendezvous = plan_.rendezvous;
-    if (plan_.machines == 1) {
+    if (lab_) {
+      rendezvous = fmt::format("{}:{}", lab_->lab().address(0), kLabPort);
+    } else if (plan_.machines == 1) {
       listener.emplace(listen_on_loopback(sockets));
       rendezvous = fmt::format("127.0.0.1:{}", listener->local_endpoint().port());
     }
@@ -191,6 +196,7 @@ class Launcher {
         environment.push_back(
             fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
       }
+      if (lab_) environment.push_back(fmt::format("{}={}", kInterfaceVariable, Lab::kInterface));
       if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
 
       const pid_t launcher = ::getpid();
@@ -198,7 +204,7 @@ class Launcher {
       if (pid < 0) throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
       if (pid == 0) {
         become_worker(serves ? plan_.server_command : plan_.command, environment, events.write_end,
-                      listen_fd, launcher);
+                      listen_fd, lab_ ? lab_->lab().name_space(rank) : "", launcher);
       }
       ::setpgid(pid, pid);  // here too: whoever is first
       guardian_.tell(pid);
@@ -216,7 +222,8 @@ class Launcher {
 
   [[noreturn]] static void become_worker(const std::vector<std::string>& command,
                                          const std::vector<std::string>& environment, int events_fd,
-                                         int listen_fd, pid_t launcher) {
+                                         int listen_fd, const std::string& name_space,
+                                         pid_t launcher) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(1);  // it died before we asked to be told
@@ -233,7 +240,9 @@ class Launcher {
     std::vector<char*> arguments;
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    ::execvp(arguments[0], arguments.data());
+    if (name_space.empty() || enter_name_space(name_space)) {
+      ::execvp(arguments[0], arguments.data());
+    }
     Job job;
     job.events_fd = events_fd;
     report_error(job, Error(fmt::format("cannot run {}: {}", command[0], ::strerror(errno))));
@@ -378,6 +387,7 @@ class Launcher {
   }
 
   const LaunchPlan& plan_;
+  std::optional<LabStay> lab_;  // the last to go
   const WorkerEvent& on_event_;
   Guardian guardian_;  // before anything that it should not inherit
   asio::io_context io_{1};

@@ -33,6 +33,9 @@ struct LaunchPlan {
   std::string secret;      // shared by all machines; made up here if there is only one
   std::chrono::seconds timeout{60};
   std::string settings;  // handed to the workers, see Job
+  // A lab to run in, each rank on a host of its own: its name, or a spec (net/lab.h). Only for one
+  // machine.
+  std::string lab;
 };
 
 struct LaunchResult {

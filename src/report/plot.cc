@@ -74,7 +74,8 @@ class Scale {
     for (double factor : {2.0, 5.0, 10.0}) {
       if (step < rough) step = power * factor;
     }
-    for (double value = std::ceil(low_ / step) * step; value <= high_ + step * 1e-9; value += step) {
+    for (double value = std::ceil(low_ / step) * step; value <= high_ + step * 1e-9;
+         value += step) {
       values.push_back(std::abs(value) < step * 1e-9 ? 0 : value);
     }
     return values;
@@ -143,8 +144,8 @@ std::string Plot::svg() const {
   const Scale up(y, lowest.y, highest.y, bottom, kTop);
 
   for (double tick : across.ticks()) {
-    out += fmt::format(R"(<path d="M{0:.1f} {1}V{2}" stroke="#dddddd"/>)", across(tick), kTop,
-                       bottom);
+    out +=
+        fmt::format(R"(<path d="M{0:.1f} {1}V{2}" stroke="#dddddd"/>)", across(tick), kTop, bottom);
     out += text(across(tick), bottom + 20, "middle", number(x, tick));
   }
   for (double tick : up.ticks()) {
@@ -163,11 +164,13 @@ std::string Plot::svg() const {
     std::string path;
     for (const Point& point : series[i].points) {
       if (!std::isfinite(point.x) || !std::isfinite(point.y)) continue;
-      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", across(point.x), up(point.y));
+      path +=
+          fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", across(point.x), up(point.y));
       if (!series[i].line) out += mark(i, across(point.x), up(point.y), colour);
     }
     if (series[i].line) {
-      out += fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="2"/>)", path, colour);
+      out +=
+          fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="2"/>)", path, colour);
     }
     const double row = kTop + 14 + 22 * static_cast<double>(i);
     out += series[i].line ? fmt::format(R"(<path d="M{} {}h18" stroke="{}" stroke-width="2"/>)",

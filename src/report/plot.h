@@ -24,9 +24,9 @@ struct Plot {
     std::string text;
   };
   struct Axis {
-    std::string label;                                // with its unit
-    bool logarithmic = false;                         // then all values must be above 0
-    std::function<std::string(double)> format = {};   // of the numbers at the ticks
+    std::string label;                               // with its unit
+    bool logarithmic = false;                        // then all values must be above 0
+    std::function<std::string(double)> format = {};  // of the numbers at the ticks
   };
 
   std::string title;

@@ -28,8 +28,8 @@ void write_png(const std::string& svg, const std::filesystem::path& file) {
     throw Error(fmt::format("cannot draw {}: {}", file.string(), why));
   };
   GError* error = nullptr;
-  const std::unique_ptr<RsvgHandle, Release<g_object_unref>> drawing(rsvg_handle_new_from_data(
-      reinterpret_cast<const guint8*>(svg.data()), svg.size(), &error));
+  const std::unique_ptr<RsvgHandle, Release<g_object_unref>> drawing(
+      rsvg_handle_new_from_data(reinterpret_cast<const guint8*>(svg.data()), svg.size(), &error));
   if (!drawing) fail(error->message);
   double width = 0, height = 0;
   rsvg_handle_get_intrinsic_size_in_pixels(drawing.get(), &width, &height);

@@ -18,6 +18,9 @@ namespace starling {
 
 namespace {
 
+// Apart from the weights': with overlap a round is under way meanwhile.
+constexpr Channel kPeriodChannel{8, Purpose::control, "choosing the period"};
+
 class MixStrategy : public Strategy {
  public:
   MixStrategy(const Settings& settings, Comm& comm, const Workload& workload)
@@ -58,12 +61,11 @@ class MixStrategy : public Strategy {
 
   Task<> finish(Replica replica) override {
     if (under_way_) co_await end_round(replica.weights);
+    if (progress_) progress_->end();  // before we wait for others: they may be waiting for us
     co_await mixing_->settle(replica.weights);
     if (progress_) {
-      progress_->end();
       co_await progress_->settle();
-      co_await mean_of_survivors(comm_, settings_.workers, replica.weights,
-                                 mixing_->final_share());
+      co_await mean_of_survivors(comm_, settings_.workers, replica.weights, mixing_->final_share());
     } else {
       if (mixing_->final_share() != 1) scale(replica.weights, mixing_->final_share());
       co_await mean_of_all(comm_, weights_channel(), replica.weights);
@@ -137,11 +139,9 @@ class MixStrategy : public Strategy {
 
   // Those who wait for each other need the same period: rank 0's.
   Task<> adapt(Time begin) {
-    std::uint64_t period =
-        schedule_.better_period(begin - mixed_at_, comm_.loop().now() - begin);
+    std::uint64_t period = schedule_.better_period(begin - mixed_at_, comm_.loop().now() - begin);
     if (in_step_) {
-      co_await broadcast(comm_, {weights_channel().id, Purpose::control, "choosing the period"},
-                         object_bytes(period), 0);
+      co_await broadcast(comm_, kPeriodChannel, object_bytes(period), 0);
     }
     schedule_.set_period(period);
   }
@@ -172,8 +172,7 @@ class MixStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_mix(const Settings& settings, Comm& comm,
-                                   const Workload& workload) {
+std::unique_ptr<Strategy> make_mix(const Settings& settings, Comm& comm, const Workload& workload) {
   return std::make_unique<MixStrategy>(settings, comm, workload);
 }
 

@@ -64,6 +64,10 @@ std::optional<double> graph_gap(const Settings& settings) {
   constexpr int kMostWorkers = 128;
   if (settings.workers > kMostWorkers) return std::nullopt;
   const Graph graph = make_graph(graph_settings(settings));
+  const bool mean = settings.mixing == "mean" || settings.mixing == "outer";
+  if (graph_settings(settings).name == "star" && mean && mixes_in_step(settings)) {
+    return 1;  // the centre takes the mean of all
+  }
   std::vector<Matrix> rounds;
   for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
     rounds.push_back(settings.mixing == "push-sum" ? push_matrix(graph, round)
@@ -85,6 +89,11 @@ void check_mix(const Settings& settings) {
   if (!sync && is_one_of(settings.mixing, "push-sum, outer, sampled")) {
     throw Error(fmt::format("mixing = {} goes in rounds in which all take part", settings.mixing),
                 "use schedule sync");
+  }
+  const bool adapts = settings.compute_ratio > 0;
+  if (adapts && (!sync || settings.mixing == "sampled" || settings.probability < 1)) {
+    throw Error("compute_ratio chooses the period of rounds in which all take part",
+                "use schedule sync without probability and mixing sampled, or leave it out");
   }
   if (settings.overlap && (!sync || is_one_of(settings.mixing, "outer, sampled"))) {
     throw Error("overlap goes with rounds of mean or push-sum",

@@ -12,13 +12,12 @@ namespace starling {
 // pairwise, exponential and local are short for graphs whose rule is the mean.
 bool is_mix(const Settings& settings);
 bool mixes_in_step(const Settings& settings);
-// Rules with a master end when that is lost; the others do without anybody.
 GraphSettings graph_settings(const Settings& settings);
 MixingSettings mixing_settings(const Settings& settings);
 Schedule::Options schedule_options(const Settings& settings);
 
-// How fast the graph brings the workers together: 1 is at once, 0 never. Nothing for so many workers
-// that it would take long to find out.
+// How fast the graph brings the workers together: 1 is at once, 0 never. Nothing for so many
+// workers that it would take long to find out.
 std::optional<double> graph_gap(const Settings& settings);
 
 // Throws Error, in one sentence, if the choices do not go together.

@@ -62,6 +62,18 @@ struct Reader {
   }
 };
 
+// Whether a number is within its range, wherever it came from.
+struct RangeChecker {
+  template <class Value>
+  void operator()(const char*, const Value&, const char*) const {}
+  template <class Number>
+  void operator()(const char* name, Number field, const char*, Number low, Number high) const {
+    if (field >= low && field <= high) return;
+    throw Error(fmt::format("{} = {} cannot be", name, field),
+                fmt::format("it goes from {} to {}", low, high));
+  }
+};
+
 struct Writer {
   toml::table& table;
   template <class Value>
@@ -220,6 +232,7 @@ void check_servers(const Settings& settings) {
 
 void check_settings(const Settings& settings) {
   const int workers = settings.workers;
+  visit_settings(settings, RangeChecker{});
   check_name("strategy", settings.strategy, kStrategyNames);
   find_allreduce(settings.exchange);
   check_belongs(settings);
@@ -261,6 +274,13 @@ std::optional<SlowWorker> slow_worker(const Settings& settings) {
 }
 
 std::optional<std::string> advice(const Settings& settings) {
+  if (is_one_of(settings.codec, "top-k, threshold") && settings.mixing == "mean" &&
+      settings.mixing_step > 0.2) {
+    return fmt::format(
+        "with codec {} a mixing_step of {:g} lets coding errors feed back, and training may break "
+        "down; 0.05 is safe",
+        settings.codec, settings.mixing_step);
+  }
   if (settings.strategy != "pairwise") return std::nullopt;
   const double ours = pairwise_vectors_sent(settings.workers, settings.passes);
   const double all = pairwise_vectors_sent(settings.workers, settings.workers - 1);

@@ -33,9 +33,8 @@ std::vector<std::int64_t> sorted_by_label(std::span<const std::uint8_t> labels, 
   std::vector<std::int64_t> order(labels.size());
   std::iota(order.begin(), order.end(), 0);
   random.shuffle(std::span<std::int64_t>(order));
-  std::ranges::stable_sort(order, {}, [&](std::int64_t i) {
-    return labels[static_cast<std::size_t>(i)];
-  });
+  std::ranges::stable_sort(order, {},
+                           [&](std::int64_t i) { return labels[static_cast<std::size_t>(i)]; });
   return order;
 }
 
@@ -69,8 +68,8 @@ Shards by_dirichlet(std::span<const std::uint8_t> labels, std::span<const std::i
       const std::size_t last =
           worker + 1 == workers
               ? end
-              : begin + static_cast<std::size_t>(std::llround(
-                            std::min(1.0, upto) * static_cast<double>(end - begin)));
+              : begin + static_cast<std::size_t>(
+                            std::llround(std::min(1.0, upto) * static_cast<double>(end - begin)));
       for (; at < last; ++at) shards[worker].push_back(order[at]);
     }
     begin = end;

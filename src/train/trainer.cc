@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "net/lab.h"
 #include "net/worker_events.h"
 #include "strategy/server_plan.h"
 #include "train/batches.h"
@@ -72,10 +73,15 @@ json by_purpose(const Ledger& ledger, Direction direction) {
 Task<> report_network(Dist& dist) {
   for (Time next = dist.loop().now();; next += std::chrono::seconds(1)) {
     co_await sleep_until(dist.loop(), next);
-    report_event(dist.job(), {{"event", "network"},
-                              {"time", seconds(dist.loop().now())},
-                              {"sent", by_purpose(dist.comm().ledger(), Direction::sent)},
-                              {"received", by_purpose(dist.comm().ledger(), Direction::received)}});
+    json event = {{"event", "network"},
+                  {"time", seconds(dist.loop().now())},
+                  {"sent", by_purpose(dist.comm().ledger(), Direction::sent)},
+                  {"received", by_purpose(dist.comm().ledger(), Direction::received)}};
+    if (const auto kernel = own_counters(dist.job().interface)) {
+      event["kernel_sent"] = kernel->sent_bytes;
+      event["kernel_received"] = kernel->received_bytes;
+    }
+    report_event(dist.job(), event);
   }
 }
 
@@ -96,7 +102,9 @@ struct WorkerResult {
   std::uint64_t wire_bytes_received;
   std::uint64_t training_bytes_sent;  // on the wire from the first step to the last, without
                                       // evaluations, first weights and the final mean
-  double squared_distance;            // of its weights from the final model
+  std::uint64_t kernel_bytes_sent;    // in a lab: what its own interface has counted
+  std::uint64_t kernel_bytes_received;
+  double squared_distance;  // of its weights from the final model
   MixReport mixing;
 };
 
@@ -143,6 +151,7 @@ class Trainer {
  public:
   Trainer(const Settings& settings, const Job& job)
       : settings_(settings),
+        kernel_at_start_(own_counters(job.interface)),
         digits_(load_digits(settings)),
         train_(std::move(digits_.train)),
         test_(std::move(digits_.test)),
@@ -308,6 +317,7 @@ class Trainer {
     const ByteCount sent = dist_.comm().ledger().total(Direction::sent);
     const ByteCount received = dist_.comm().ledger().total(Direction::received);
     const MixReport* mixed = dist_.strategy().mix_report();
+    const Lab::Counters kernel = counted_by_kernel();
     const WorkerResult mine = {dist_.rank(),
                                own.accuracy,
                                seconds(dist_.waited()),
@@ -317,6 +327,8 @@ class Trainer {
                                received.payload,
                                received.wire,
                                exchanged,
+                               kernel.sent_bytes,
+                               kernel.received_bytes,
                                squared_distance,
                                mixed == nullptr ? MixReport{} : *mixed};
     for (bool over = false; !over;) {
@@ -328,6 +340,14 @@ class Trainer {
         if (!survives_losses(settings_) || lead() == before) throw;
       }
     }
+  }
+
+  // Since this worker was started.
+  Lab::Counters counted_by_kernel() {
+    const auto now = own_counters(dist_.job().interface);
+    if (!now || !kernel_at_start_) return {};
+    return {now->sent_bytes - kernel_at_start_->sent_bytes,
+            now->received_bytes - kernel_at_start_->received_bytes};
   }
 
   void report_to_lead(const WorkerResult& mine, Time trained,
@@ -407,6 +427,10 @@ class Trainer {
                    {"payload_bytes_received", list(workers, &WorkerResult::payload_bytes_received)},
                    {"wire_bytes_received", list(workers, &WorkerResult::wire_bytes_received)}};
     result["training_bytes_sent"] = list(workers, &WorkerResult::training_bytes_sent);
+    if (kernel_at_start_) {
+      result["kernel_bytes_sent"] = list(workers, &WorkerResult::kernel_bytes_sent);
+      result["kernel_bytes_received"] = list(workers, &WorkerResult::kernel_bytes_received);
+    }
     if (const auto servers = dist_.strategy().server_report())
       result["servers"] = as_json(*servers);
     if (dist_.strategy().mix_report() != nullptr) {
@@ -438,6 +462,7 @@ class Trainer {
   }
 
   Settings settings_;
+  std::optional<Lab::Counters> kernel_at_start_;
   Digits digits_;
   Images train_;
   Images test_;

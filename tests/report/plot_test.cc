@@ -46,7 +46,9 @@ TEST(Plot, HasAMarkForEveryPointAndOneInTheKey) {
 TEST(Plot, HasRoundNumbersAtItsTicks) {
   Plot plot = plot_of({{1e3, 90}, {1e9, 100}});
   plot.x.logarithmic = true;
-  plot.x.format = [](double value) { return "10^" + std::to_string(std::lround(std::log10(value))); };
+  plot.x.format = [](double value) {
+    return "10^" + std::to_string(std::lround(std::log10(value)));
+  };
   const std::string svg = plot.svg();
   for (const char* tick : {">10^3<", ">10^6<", ">10^9<", ">90<", ">92<", ">100<"}) {
     EXPECT_NE(svg.find(tick), std::string::npos) << tick;
@@ -76,7 +78,8 @@ TEST(Plot, BecomesPixelsTwiceAsManyAsUnits) {
   EXPECT_EQ(png.substr(1, 3), "PNG");
   const auto big_endian = [&](std::size_t at) {
     int value = 0;
-    for (std::size_t i = 0; i < 4; ++i) value = value * 256 + static_cast<unsigned char>(png[at + i]);
+    for (std::size_t i = 0; i < 4; ++i)
+      value = value * 256 + static_cast<unsigned char>(png[at + i]);
     return value;
   };
   EXPECT_EQ(big_endian(16), 1720);

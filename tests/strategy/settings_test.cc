@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -187,7 +189,7 @@ struct Spoiler {
       refuse(name, value, why);
     }
     refuse(name, fmt::format("{:.6f}", low - 1e-6), why);
-    refuse(name, fmt::format("{:.6f}", high + 1e-6), why);
+    refuse(name, fmt::format("{:.6f}", high + std::max(1e-6, 1e-9 * high)), why);
     accept(name, fmt::format("{}", low));
     accept(name, fmt::format("{}", high));
   }
@@ -251,7 +253,8 @@ TEST(CheckSettings, RefusesAnExchangeThatIsNone) {
 TEST(CheckSettings, RefusesPassesWithoutPairwise) {
   for (const char* strategy : {"allreduce", "exponential", "local", "single"}) {
     EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.passes = 2; }),
-              fmt::format("passes = 2 goes with pairwise, not with {}; leave it out, or use "
+              fmt::format("passes = 2 goes with pairwise and graph window, not with {}; leave it "
+                          "out, or use "
                           "backward_passes to sum the gradients of several batches",
                           strategy));
   }
@@ -345,6 +348,140 @@ TEST(CheckSettings, RefusesWhatServersCannotDo) {
       check([](Settings& s) { s.gate = "async"; }),
       "servers, placement, group, gate, staleness, eager, factors, lag, push_every and "
       "fetch_every go with server, not with pairwise; leave them out, or use strategy server");
+}
+
+// Mixing
+
+std::string check_mixing(const std::function<void(Settings&)>& change) {
+  return check([&](Settings& s) {
+    s.strategy = "mix";
+    change(s);
+  });
+}
+
+TEST(CheckSettings, TakesMixingsThatGoTogether) {
+  const std::vector<std::function<void(Settings&)>> good = {
+      [](Settings&) {},
+      [](Settings& s) { s.graph = "closed-ring", s.overlap = true; },
+      [](Settings& s) { s.graph = "star", s.compute_ratio = 5; },
+      [](Settings& s) { s.graph = "exponential", s.mixing = "push-sum", s.overlap = true; },
+      [](Settings& s) { s.graph = "mesh", s.mixing = "outer", s.period = 16; },
+      [](Settings& s) { s.graph = "star", s.mixing = "sampled", s.client_share = 0.1; },
+      [](Settings& s) { s.graph = "star", s.mixing = "elastic", s.schedule = "async"; },
+      [](Settings& s) { s.mixing = "elastic", s.schedule = "bounded", s.alpha = 0.5; },
+      [](Settings& s) { s.graph = "tree", s.mixing = "elastic-push", s.schedule = "async"; },
+      [](Settings& s) {
+        s.graph = "tree", s.mixing = "elastic-push", s.schedule = "async", s.period = 2,
+        s.period_down = 6;
+      },
+      [](Settings& s) { s.mixing = "sum-weight", s.schedule = "async", s.probability = 0.1; },
+      [](Settings& s) { s.mixing = "updates", s.schedule = "async", s.codec = "threshold"; },
+      [](Settings& s) { s.graph = "star", s.mixing = "penalty", s.schedule = "bounded"; },
+      [](Settings& s) { s.schedule = "async"; },
+      [](Settings& s) { s.codec = "half"; },
+      [](Settings& s) { s.codec = "top-k", s.graph = "static-exponential", s.mixing_step = 0.1; },
+      [](Settings& s) { s.strategy = "pairwise", s.probability = 0.5, s.codec = "half"; },
+  };
+  for (std::size_t i = 0; i < good.size(); ++i) EXPECT_EQ(check_mixing(good[i]), "no error") << i;
+}
+
+TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
+  EXPECT_EQ(check_mixing([](Settings& s) { s.graph = "circle"; }),
+            "there is no graph 'circle'; there are window, closed-ring, exponential, "
+            "static-exponential, tree, star, mesh, file");
+  EXPECT_EQ(check_mixing([](Settings& s) { s.mixing = "median"; }),
+            "there is no mixing rule 'median'; there are mean, push-sum, outer, sampled, elastic, "
+            "elastic-push, sum-weight, updates, penalty");
+  EXPECT_EQ(check_mixing([](Settings& s) { s.schedule = "soon"; }),
+            "there is no schedule 'soon'; there are sync, async, bounded");
+  EXPECT_EQ(check_mixing([](Settings& s) { s.codec = "zip"; }),
+            "there is no codec 'zip'; there are raw, half, bfloat, threshold, top-k");
+  for (const char* mixing : {"elastic", "elastic-push", "sum-weight", "updates", "penalty"}) {
+    EXPECT_EQ(check_mixing([&](Settings& s) { s.mixing = mixing, s.graph = "star"; }),
+              fmt::format("mixing = {} waits for nobody; use schedule async or bounded", mixing));
+  }
+  for (const char* mixing : {"push-sum", "outer", "sampled"}) {
+    for (const char* schedule : {"async", "bounded"}) {
+      EXPECT_EQ(check_mixing([&](Settings& s) {
+                  s.mixing = mixing, s.schedule = schedule, s.graph = "star";
+                }),
+                fmt::format("mixing = {} goes in rounds in which all take part; use schedule sync",
+                            mixing));
+    }
+  }
+  const std::string overlap =
+      "overlap goes with rounds of mean or push-sum; leave it out, or use schedule sync and mixing "
+      "mean";
+  EXPECT_EQ(check_mixing([](Settings& s) { s.overlap = true, s.schedule = "async"; }), overlap);
+  EXPECT_EQ(check_mixing([](Settings& s) { s.overlap = true, s.mixing = "outer"; }), overlap);
+  EXPECT_EQ(
+      check_mixing([](Settings& s) { s.overlap = true, s.mixing = "sampled", s.graph = "star"; }),
+      overlap);
+  const std::string coded =
+      "codec = top-k goes with mixing updates, and with mean in schedule sync; leave it out";
+  EXPECT_EQ(check_mixing(
+                [](Settings& s) { s.codec = "top-k", s.mixing = "elastic", s.schedule = "async"; }),
+            coded);
+  EXPECT_EQ(check_mixing([](Settings& s) { s.codec = "top-k", s.schedule = "async"; }), coded);
+  EXPECT_EQ(check_mixing([](Settings& s) { s.codec = "top-k", s.mixing = "push-sum"; }), coded);
+  const std::string changing =
+      "coded differences need the same neighbours in every round; use graph static-exponential";
+  EXPECT_EQ(check_mixing([](Settings& s) { s.codec = "half", s.graph = "exponential"; }), changing);
+  EXPECT_EQ(check([](Settings& s) { s.codec = "half", s.strategy = "exponential"; }), changing);
+  for (const char* graph : {"window", "mesh", "tree"}) {
+    EXPECT_EQ(check_mixing([&](Settings& s) { s.mixing = "sampled", s.graph = graph; }),
+              "mixing = sampled goes through a centre; use graph star");
+    EXPECT_EQ(check_mixing([&](Settings& s) {
+                s.mixing = "penalty", s.graph = graph, s.schedule = "async";
+              }),
+              "mixing = penalty goes through a centre; use graph star");
+  }
+  EXPECT_EQ(check_mixing([](Settings& s) { s.period = 4, s.period_down = 6; }),
+            "period_down = 6 is no multiple of period = 4; make it one");
+  for (const char* strategy : {"pairwise", "allreduce", "single"}) {
+    EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.graph = "mesh"; }),
+              fmt::format("graph, mixing and schedule go with mix, not with {}; leave them out, or "
+                          "use strategy mix",
+                          strategy));
+  }
+  EXPECT_EQ(check([](Settings& s) { s.strategy = "allreduce", s.codec = "half"; }),
+            "codec, overlap, probability, compute_ratio and mixing_step go with mix, pairwise, "
+            "exponential and local, not with allreduce; leave them out, or use strategy mix");
+}
+
+TEST(CheckSettings, RefusesAGraphFileThatIsMissingOrConnectsNotAll) {
+  const auto check_graph = [](const std::string& file) {
+    return check_mixing([&](Settings& s) { s.graph = "file", s.graph_file = file; });
+  };
+  EXPECT_EQ(check_graph(""), "graph = file needs a file; name it with graph_file");
+  EXPECT_EQ(check_mixing([](Settings& s) { s.graph_file = "a.txt"; }),
+            "graph_file goes with graph file, not with window; leave it out, or use graph file");
+  const std::string path = testing::TempDir() + "/settings_graph.txt";
+  const auto one_line_with_remedy = [&](const std::string& error) {
+    EXPECT_NE(error, "no error");
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+    EXPECT_NE(error.find("; "), std::string::npos) << error;
+    EXPECT_NE(error.find(path), std::string::npos) << error;
+  };
+  std::filesystem::remove(path);
+  one_line_with_remedy(check_graph(path));
+  for (const char* graph : {"0 1\n2 3\n", "0 -> 1\n1 -> 2\n2 -> 3\n", "0 1\n1 2\n2 9\n"}) {
+    std::ofstream(path) << graph;
+    one_line_with_remedy(check_graph(path));
+  }
+  std::ofstream(path) << "0 1\n1 2\n2 3\n";
+  EXPECT_EQ(check_graph(path), "no error");
+}
+
+TEST(CheckSettings, NumbersOfMixingsOutOfRangeAreRefusedByName) {
+  for (const char* toml :
+       {"alpha = 0", "alpha = 0.6", "beta = 0.6", "probability = 0", "probability = 1.5",
+        "period = 0", "ahead_bound = 0", "client_share = 0", "mixing_step = 0", "arity = 0",
+        "codec_share = 0", "codec_share = 1.1", "penalty = -1", "compute_ratio = -1"}) {
+    const std::string error = read_error(toml);
+    const std::string name = std::string(toml).substr(0, std::string(toml).find(' '));
+    EXPECT_EQ(error.find("test.toml: " + name + " must be a "), 0u) << error;
+  }
 }
 
 TEST(CheckSettings, RefusesASlowWorkerThatIsNotUnderstood) {

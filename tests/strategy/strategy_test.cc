@@ -66,13 +66,15 @@ TEST_P(StrategyTest, GivesTheSameBitsInEveryRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StrategyTest,
-                         testing::Values("allreduce", "pairwise", "exponential", "local", "single"),
+                         testing::Values("allreduce", "mix", "pairwise", "exponential", "local",
+                                         "single"),
                          [](const auto& test) { return std::string(test.param); });
 
 // Servers and the ring with a leader have hooks that need more than a step: they are tested by
 // whole trainings, in tests/server and in ring_leader_test.cc.
 TEST(Strategies, TheTestsAboveNameAllThereAre) {
-  EXPECT_EQ(kStrategyNames, "allreduce, server, ring-leader, pairwise, exponential, local, single");
+  EXPECT_EQ(kStrategyNames,
+            "allreduce, server, ring-leader, mix, pairwise, exponential, local, single");
 }
 
 TEST(StrategiesDeathTest, AnUncheckedNameStopsTheProgram) {
@@ -83,7 +85,7 @@ TEST(StrategiesDeathTest, AnUncheckedNameStopsTheProgram) {
 
 // Decentral strategies leave the gradients alone, central ones the weights.
 TEST(Strategies, ActOnGradientsOrOnWeightsButNotOnBoth) {
-  for (const char* name : {"pairwise", "exponential", "local", "single"}) {
+  for (const char* name : {"mix", "pairwise", "exponential", "local", "single"}) {
     Workers workers(settings_for(name, 5), 101, 90);
     const Vectors gradients = workers.gradients;
     workers.after_backward(2);

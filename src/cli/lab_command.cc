@@ -1,0 +1,122 @@
+// starling lab: builds networks of hosts on this machine, shows them, and takes them down.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "net/lab.h"
+#include "report/table.h"
+
+namespace starling {
+
+namespace {
+
+using nlohmann::json;
+
+struct LabCommand {
+  int hosts = 6;
+  std::string rate = "100mbit";
+  std::string delay;
+  std::string name;
+  bool print_json = false;
+};
+
+std::string free_name() {
+  const std::vector<Lab> labs = Lab::all();
+  for (int i = 1;; ++i) {
+    std::string name = fmt::format("lab{}", i);
+    if (std::ranges::find(labs, name, &Lab::name) == labs.end()) return name;
+  }
+}
+
+void lab_up(const LabCommand& command) {
+  LabSpec spec = parse_lab_spec(command.delay.empty()
+                                    ? command.rate
+                                    : fmt::format("{}+{}", command.rate, command.delay));
+  spec.hosts = command.hosts;
+  const Lab lab = Lab::up(command.name.empty() ? free_name() : command.name, spec);
+  if (command.print_json) {
+    fmt::print("{}\n", json{{"lab", lab.name()}, {"hosts", lab.hosts()}}.dump());
+    return;
+  }
+  fmt::print("{} is up: {} hosts, {} to {}, each on a link of {}\n", lab.name(), lab.hosts(),
+             lab.address(0), lab.address(lab.hosts() - 1), lab.rate());
+  fmt::print("use it:   starling train --lab {} --workers {}\ntake it down: starling lab down {}\n",
+             lab.name(), lab.hosts(), lab.name());
+}
+
+void lab_status(const LabCommand& command) {
+  Table table({"lab", "host", "address", "rate", "processes", "sent", "received"});
+  json rows = json::array();
+  for (const Lab& lab : Lab::all()) {
+    const std::string rate = lab.rate();
+    for (int host = 0; host < lab.hosts(); ++host) {
+      const Lab::Counters counters = lab.counters(host);
+      const std::size_t processes = lab.processes(host).size();
+      table.add({lab.name(), std::to_string(host), lab.address(host), rate,
+                 std::to_string(processes), format_bytes(static_cast<double>(counters.sent_bytes)),
+                 format_bytes(static_cast<double>(counters.received_bytes))});
+      rows.push_back({{"lab", lab.name()},
+                      {"host", host},
+                      {"address", lab.address(host)},
+                      {"rate", rate},
+                      {"processes", processes},
+                      {"sent_bytes", counters.sent_bytes},
+                      {"received_bytes", counters.received_bytes}});
+    }
+  }
+  if (command.print_json) {
+    fmt::print("{}\n", rows.dump());
+  } else if (rows.empty()) {
+    fmt::print("no lab is up; build one with `starling lab up --hosts 6 --rate 100mbit`\n");
+  } else {
+    fmt::print("{}", table.text());
+  }
+}
+
+void lab_down(const LabCommand& command) {
+  const std::vector<Lab> labs =
+      command.name.empty() ? Lab::all() : std::vector<Lab>{Lab::find(command.name)};
+  if (labs.empty()) fmt::print("no lab is up\n");
+  for (const Lab& lab : labs) {
+    lab.down();
+    fmt::print("{} is down\n", lab.name());
+  }
+}
+
+}  // namespace
+
+void add_lab_command(CLI::App& app) {
+  auto command = std::make_shared<LabCommand>();
+  CLI::App* lab = app.add_subcommand("lab", "Build a network of hosts with slow links, here");
+  lab->require_subcommand(1);
+  lab->footer(
+      "Each host is a network namespace with a link of the given rate to a switch. Needs root.\n"
+      "`train`, `launch`, `measure` and `bench` take --lab 6x100mbit for a lab of their own.\n\n"
+      "Example:\n"
+      "  starling lab up --hosts 6 --rate 100mbit --delay 2ms\n"
+      "  starling lab status\n"
+      "  starling lab down");
+  CLI::App* up = lab->add_subcommand("up", "Build one");
+  up->add_option("--hosts", command->hosts, "how many hosts")
+      ->check(CLI::Range(1, Lab::kMostHosts))
+      ->capture_default_str();
+  up->add_option("--rate", command->rate, "of each host's link, e.g. 10mbit")->capture_default_str();
+  up->add_option("--delay", command->delay, "one way, e.g. 5ms");
+  up->add_option("--name", command->name, "its name; by default lab1, lab2 ...");
+  up->footer("Example:\n  starling lab up --hosts 4 --rate 10mbit");
+  up->callback([command] { lab_up(*command); });
+  CLI::App* status = lab->add_subcommand("status", "Show all hosts of all labs");
+  status->callback([command] { lab_status(*command); });
+  CLI::App* down = lab->add_subcommand("down", "Take one down, or all, also after a crash");
+  down->add_option("name", command->name, "which; by default all");
+  down->callback([command] { lab_down(*command); });
+  for (CLI::App* each : {up, status}) {
+    each->add_flag("--json", command->print_json, "print JSON");
+  }
+}
+
+}  // namespace starling

@@ -1,0 +1,82 @@
+// The lab: a network of its own on this machine. Each host is a network namespace with one
+// interface, joined by a cable (veth) to a switch (a bridge) that stands in a namespace of its own.
+// Both ends of a cable are shaped to the rate (tbf), as a full-duplex port is. Nothing is made
+// outside of these namespaces, so nothing else on the machine can be touched, and taking a lab down
+// is deleting them; labs do not see each other. It takes root and iproute2.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace starling {
+
+struct LabSpec {
+  int hosts = 0;      // 0: as many as are needed
+  std::string rate;   // as tc writes it, e.g. 100mbit
+  std::string delay;  // one way, as tc writes it, e.g. 5ms; empty: none
+};
+
+// "6x100mbit", "100mbit", "6x100mbit+5ms". Throws Error on anything else.
+LabSpec parse_lab_spec(const std::string& text);
+
+class Lab {
+ public:
+  static constexpr int kMostHosts = 200;
+  static constexpr const char* kInterface = "eth0";
+
+  // Builds it. Throws Error if that takes root or iproute2, or the name is taken; what was begun is
+  // taken down then.
+  static Lab up(const std::string& name, const LabSpec& spec);
+  // One that stands. Throws Error naming those there are.
+  static Lab find(const std::string& name);
+  static std::vector<Lab> all();
+
+  void down() const;
+
+  const std::string& name() const { return name_; }
+  int hosts() const { return hosts_; }
+  std::string rate() const;  // as tc tells it
+  std::string name_space(int host) const;
+  std::string address(int host) const;
+  std::vector<int> processes(int host) const;
+  struct Counters {
+    std::uint64_t sent_bytes = 0;
+    std::uint64_t received_bytes = 0;
+  };
+  Counters counters(int host) const;
+
+ private:
+  Lab(std::string name, int hosts) : name_(std::move(name)), hosts_(hosts) {}
+  std::string switch_space() const;
+
+  std::string name_;
+  int hosts_;
+};
+
+// The lab that a job runs in: one that stands, by its name, which stays; or one of its own, as a
+// spec, which is taken down again. Those that killed jobs have left behind are taken down as well.
+class LabStay {
+ public:
+  // Throws Error if it has fewer hosts than `ranks`.
+  LabStay(const std::string& name_or_spec, int ranks);
+  ~LabStay();
+  LabStay(const LabStay&) = delete;
+  LabStay& operator=(const LabStay&) = delete;
+
+  const Lab& lab() const { return *lab_; }
+
+ private:
+  std::optional<Lab> lab_;
+  bool own_ = false;
+};
+
+// Enters a namespace for good, for a process that is about to become a worker. Returns false, with
+// errno, if it cannot.
+bool enter_name_space(const std::string& name);
+
+// What the kernel has counted on this process's own interface of that name.
+std::optional<Lab::Counters> own_counters(const std::string& interface);
+
+}  // namespace starling

@@ -1,0 +1,166 @@
+#include "exchange/survivors.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "sim/cluster.h"
+
+namespace starling {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Flock {
+  Flock(int size, std::size_t elements, Network network = {})
+      : cluster(size, std::move(network)), shares(static_cast<std::size_t>(size), 1.0f) {
+    Random random{static_cast<std::uint64_t>(size), elements};
+    values.resize(shares.size());
+    for (auto& each : values) {
+      for (std::size_t i = 0; i < elements; ++i) {
+        each.push_back(static_cast<float>(random.uniform(-1, 1)));
+      }
+    }
+    before = values;
+    for (int rank = 0; rank < size; ++rank) cluster.comm(rank).contain_losses();
+  }
+
+  // By the first `workers` ranks; the others have nothing to do with it.
+  std::vector<std::exception_ptr> run(int workers) {
+    return cluster.try_run([&, workers](Comm& comm) -> Task<> {
+      const auto rank = static_cast<std::size_t>(comm.rank());
+      return comm.rank() < workers ? mean_of_survivors(comm, workers, values[rank], shares[rank])
+                                   : nothing();
+    });
+  }
+  static Task<> nothing() { co_return; }
+
+  // The mean of those ranks, each by its share.
+  std::vector<double> mean_of(const std::vector<std::size_t>& ranks) const {
+    std::vector<double> mean(before[0].size());
+    double sum = 0;
+    for (std::size_t rank : ranks) {
+      sum += static_cast<double>(shares[rank]);
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        mean[i] += static_cast<double>(shares[rank]) * static_cast<double>(before[rank][i]);
+      }
+    }
+    for (double& value : mean) value /= sum;
+    return mean;
+  }
+
+  Cluster cluster;
+  std::vector<float> shares;
+  std::vector<std::vector<float>> values, before;
+};
+
+double difference(const std::vector<float>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    const double apart = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (!(apart <= largest)) largest = apart;
+  }
+  return largest;
+}
+
+std::vector<std::size_t> first(std::size_t count) {
+  std::vector<std::size_t> ranks;
+  for (std::size_t rank = 0; rank < count; ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+TEST(MeanOfSurvivors, IsTheMeanOfAllByTheirShares) {
+  for (int size : {1, 2, 3, 5, 8, 13}) {
+    for (std::size_t elements : {1, 101, 100'000}) {
+      for (float step : {0.0f, 0.25f}) {
+        Flock flock(size, elements);
+        for (std::size_t rank = 0; rank < flock.shares.size(); ++rank) {
+          flock.shares[rank] += step * static_cast<float>(rank);
+        }
+        for (const auto& error : flock.run(size)) EXPECT_FALSE(error);
+        const auto mean = flock.mean_of(first(flock.values.size()));
+        EXPECT_LT(difference(flock.values[0], mean), 1e-6) << size << " " << elements;
+        for (const auto& each : flock.values) EXPECT_EQ(each, flock.values[0]);
+      }
+    }
+  }
+}
+
+TEST(MeanOfSurvivors, LeavesRanksBehindTheWorkersAlone) {
+  Flock flock(5, 17);
+  for (const auto& error : flock.run(3)) EXPECT_FALSE(error);
+  EXPECT_LT(difference(flock.values[0], flock.mean_of({0, 1, 2})), 1e-6);
+  EXPECT_EQ(flock.values[3], flock.before[3]);
+}
+
+TEST(MeanOfSurvivors, AShareOfNothingCountsForNothing) {
+  Flock flock(4, 17);
+  flock.shares = {0, 1, 0, 0};
+  for (const auto& error : flock.run(4)) EXPECT_FALSE(error);
+  for (const auto& each : flock.values) EXPECT_EQ(each, flock.before[1]);
+}
+
+TEST(MeanOfSurvivors, SaysSoWhenNobodyCounts) {
+  Flock flock(1, 17);
+  flock.shares = {0};
+  const auto errors = flock.run(1);
+  ASSERT_TRUE(errors[0]);
+  EXPECT_THROW(std::rethrow_exception(errors[0]), Error);
+}
+
+TEST(MeanOfSurvivors, DoesWithoutThoseWhoWereLostBefore) {
+  for (int lost : {0, 1, 4}) {
+    Flock flock(5, 101, {{1e9, 10us}, {}});
+    flock.cluster.crash(lost, 1ms);
+    flock.cluster.run([](Comm& comm) { return sleep_until(comm.loop(), 2ms); });
+    for (const auto& error : flock.run(5)) EXPECT_FALSE(error);
+    std::vector<std::size_t> left;
+    for (std::size_t rank = 0; rank < 5; ++rank) {
+      if (static_cast<int>(rank) != lost) left.push_back(rank);
+    }
+    for (std::size_t rank : left) {
+      EXPECT_LT(difference(flock.values[rank], flock.mean_of(left)), 1e-6);
+    }
+  }
+}
+
+// A crash at any time: in the middle of what is sent, received or handed out. Whoever is left has
+// the same, with or without the lost one's, and nobody waits for ever.
+TEST(MeanOfSurvivors, ALossAtAnyTimeLeavesTheOthersWithTheSameModel) {
+  for (int size : {2, 3, 4}) {
+    for (int lost = 0; lost < size; ++lost) {
+      // 4 KB take 0.4 ms to leave; all is over after some 20 of these.
+      for (Time crash = 50us; crash < 8ms; crash += 130us) {
+        SCOPED_TRACE(testing::Message() << "n=" << size << " rank " << lost << " at "
+                                        << crash.count() / 1000 << " us");
+        Flock flock(size, 1000, {{1e7, 50us}, {}});
+        flock.cluster.crash(lost, crash);
+        std::vector<std::exception_ptr> errors;
+        try {
+          errors = flock.run(size);
+        } catch (const Error& stuck) {
+          ADD_FAILURE() << stuck.what();
+          continue;
+        }
+        for (const auto& error : errors) EXPECT_FALSE(error);
+        std::vector<std::size_t> left;
+        for (int rank = 0; rank < size; ++rank) {
+          if (rank != lost) left.push_back(static_cast<std::size_t>(rank));
+        }
+        const auto all = flock.mean_of(first(static_cast<std::size_t>(size)));
+        for (std::size_t rank : left) {
+          EXPECT_EQ(flock.values[rank], flock.values[left[0]]);
+          EXPECT_TRUE(difference(flock.values[rank], flock.mean_of(left)) < 1e-6 ||
+                      difference(flock.values[rank], all) < 1e-6);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace starling

@@ -1,0 +1,484 @@
+// Rules that wait for nobody: each against its formula, with letters in a known order; then many
+// workers in their own time, and what must hold whatever the order.
+#include <algorithm>
+#include <numeric>
+
+#include "tests/mixing/mixers.h"
+
+namespace starling {
+namespace {
+
+double sum_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+// Elastic, by its formula
+
+TEST(Elastic, WhoAsksAndWhoIsAskedMoveByTheDistanceAtTheAnswer) {
+  for (std::size_t elements : {1, 17, 1000}) {
+    MixingSettings settings = mixing_of("elastic", "mesh", 2);
+    settings.alpha = 0.3;
+    settings.beta = 0.125;
+    Mixers mixers(settings, elements);
+    const Vectors before = mixers.weights;
+    mixers.mix_one(0);
+    for (float& value : mixers.weights[0]) value += 0.5f;  // it goes on while it waits
+    for (float& value : mixers.weights[1]) value -= 0.25f;
+    mixers.attend_one(1);
+    mixers.attend_one(0);
+    for (std::size_t i = 0; i < elements; ++i) {
+      const float asked = before[1][i] - 0.25f;
+      const float d = before[0][i] - asked;
+      EXPECT_NEAR(mixers.weights[1][i], asked + 0.125f * d, 3e-7);
+      EXPECT_NEAR(mixers.weights[0][i], before[0][i] + 0.5f - 0.3f * d, 3e-7);
+    }
+    mixers.settle();
+  }
+}
+
+TEST(Elastic, AMasterStandsBesideTheFirstWorker) {
+  MixingSettings settings = mixing_of("elastic", "star", 3);
+  settings.alpha = 0.2;
+  settings.beta = 0.4;
+  Mixers mixers(settings, 17);  // the master begins at zero
+  const Vectors before = mixers.weights;
+  mixers.mix_one(2);
+  mixers.attend_one(0);
+  mixers.attend_one(2);
+  mixers.mix_one(0);
+  for (std::size_t i = 0; i < 17; ++i) {
+    const float first = 0.4f * before[2][i];  // the master, after worker 2
+    EXPECT_NEAR(mixers.weights[2][i], before[2][i] - 0.2f * before[2][i], 3e-7);
+    EXPECT_NEAR(mixers.weights[0][i], before[0][i] - 0.2f * (before[0][i] - first), 3e-7);
+  }
+  mixers.settle();
+  for (std::size_t i = 0; i < 17; ++i) {
+    const float first = 0.4f * before[2][i];
+    EXPECT_NEAR(mixers.weights[0][i], first + 0.4f * (before[0][i] - first), 3e-7);
+  }
+  EXPECT_EQ(mixers.shares(), (std::vector<double>{1, 0, 0})) << "the master's is the final model";
+}
+
+TEST(Elastic, AsksNoMoreUntilItIsAnswered) {
+  Mixers mixers(mixing_of("elastic", "mesh", 2), 3);
+  for (int i = 0; i < 5; ++i) mixers.mix_one(0);
+  EXPECT_EQ(mixers.rules[0]->report().skipped, 4u);
+  mixers.attend_one(1);
+  mixers.attend_one(0);
+  EXPECT_EQ(mixers.rules[1]->report().models, 1u);
+  mixers.mix_one(0);
+  EXPECT_EQ(mixers.rules[0]->report().skipped, 4u);
+  mixers.settle();
+}
+
+// Two that ask each other at the same time must not both move all of the way: they would only
+// trade places, for ever.
+TEST(Elastic, TwoThatAskEachOtherAtOnceStillMeet) {
+  MixingSettings settings = mixing_of("elastic", "mesh", 2);
+  settings.alpha = settings.beta = 0.5;
+  Mixers mixers(settings, 17, 1, {{1e9, 100us}, {}});
+  const double before = spread(mixers.weights);
+  mixers.go_well({.steps = 20, .jitter = 0});
+  EXPECT_LT(spread(mixers.weights), 0.01 * before);
+}
+
+// Push, by its formula
+
+TEST(Push, WhoHearsMovesByTheGraphsWeights) {
+  for (const char* rule : {"mean", "elastic-push"}) {
+    for (const char* graph : {"tree", "window", "exponential"}) {
+      MixingSettings settings = mixing_of(rule, graph, 8);
+      settings.waits = false;
+      settings.alpha = 0.3;
+      const Graph made = make_graph(settings.graph);
+      for (int writer : {0, 1, 5}) {
+        Mixers mixers(settings, 17);
+        const Vectors before = mixers.weights;
+        mixers.mix_one(index(writer), 0);
+        for (std::size_t rank = 0; rank < 8; ++rank) mixers.attend_one(rank);
+        const Matrix weights = mixing_weights(made, 0);
+        for (std::size_t rank = 0; rank < 8; ++rank) {
+          const auto told = made.tells(writer, 0);
+          const bool hears = std::ranges::count(told, static_cast<int>(rank)) > 0;
+          const double by = !hears                        ? 0
+                            : rule == std::string("mean") ? weights[rank][index(writer)]
+                                                          : 0.3;
+          for (std::size_t i = 0; i < 17; ++i) {
+            const auto w = static_cast<double>(before[rank][i]);
+            const auto heard = static_cast<double>(before[index(writer)][i]);
+            EXPECT_NEAR(mixers.weights[rank][i], w + by * (heard - w), 3e-7)
+                << rule << " " << graph << " " << writer << " to " << rank;
+          }
+        }
+        mixers.settle();
+      }
+    }
+  }
+}
+
+TEST(Push, GoesDownATreeLessOftenThanUp) {
+  MixingSettings settings = mixing_of("elastic-push", "tree", 3);
+  settings.waits = false;
+  settings.rounds_down = 3;
+  Mixers mixers(settings, 3);
+  for (std::uint64_t round = 0; round < 12; ++round) {
+    mixers.mix_one(0, round);
+    mixers.mix_one(1, round);
+    for (std::size_t rank = 0; rank < 3; ++rank) mixers.attend_one(rank);
+  }
+  EXPECT_EQ(mixers.rules[0]->report().models, 12u) << "from its child, every round";
+  EXPECT_EQ(mixers.rules[1]->report().models, 4u) << "from its parent, every third";
+  EXPECT_EQ(mixers.rules[2]->report().models, 4u);
+  mixers.settle();
+}
+
+// Sum-weight, by its formula
+
+TEST(SumWeight, WhoHearsTakesTheMeanByBothWeights) {
+  Mixers mixers(mixing_of("sum-weight", "mesh", 2), 17);
+  const Vectors before = mixers.weights;
+  mixers.mix_one(0);
+  mixers.attend_one(1);
+  EXPECT_EQ(mixers.shares(), (std::vector<double>{0.25, 0.75}));
+  mixers.mix_one(1);
+  mixers.attend_one(0);
+  EXPECT_EQ(mixers.shares(), (std::vector<double>{0.625, 0.375}));
+  for (std::size_t i = 0; i < 17; ++i) {
+    const double a = static_cast<double>(before[0][i]), b = static_cast<double>(before[1][i]);
+    const double second = (0.25 * a + 0.5 * b) / 0.75;
+    EXPECT_NEAR(mixers.weights[1][i], second, 3e-7);
+    EXPECT_NEAR(mixers.weights[0][i], (0.25 * a + 0.375 * second) / 0.625, 3e-7);
+  }
+  mixers.settle();
+}
+
+TEST(SumWeight, NeverSendsAModelThatCountsForNothing) {
+  Mixers mixers(mixing_of("sum-weight", "mesh", 2), 3);
+  for (int i = 0; i < 300; ++i) mixers.mix_one(0);  // nobody reads meanwhile
+  for (int i = 0; i < 400; ++i) mixers.attend_one(1);
+  EXPECT_NEAR(sum_of(mixers.shares()), 1, 1e-6);
+  mixers.settle();
+}
+
+// Updates, by their formula
+
+TEST(Updates, WhatOneHasChangedOthersAdd) {
+  for (const char* codec : {"raw", "half", "top-k", "threshold"}) {
+    MixingSettings settings = mixing_of("updates", "mesh", 3);
+    settings.codec.name = codec;
+    settings.codec.share = 0.1;
+    settings.codec.threshold = 0.0625;
+    Mixers mixers(settings, 40);  // away from zero already: that is everybody's first change
+    Vectors changes = mixers.weights;
+    for (int round = 0; round < 100; ++round) {
+      for (std::size_t rank = 0; rank < 3; ++rank) {
+        if (round < 5) {
+          for (std::size_t i = 0; i < 40; ++i) {
+            const float step = 0.01f * static_cast<float>((i + rank) % 5);
+            mixers.weights[rank][i] += step;
+            changes[rank][i] += step;
+          }
+        }
+        mixers.attend_one(rank);
+        mixers.mix_one(rank);
+      }
+    }
+    mixers.settle();
+    // By now all has been said but what a threshold leaves.
+    const double left = codec == std::string("threshold") ? 2 * 0.0625 : 0;
+    for (std::size_t i = 0; i < 40; ++i) {
+      double sum = 0;
+      for (const Vector& change : changes) sum += static_cast<double>(change[i]);
+      for (const Vector& weights : mixers.weights) {
+        EXPECT_NEAR(weights[i], sum, left + 5e-6) << codec << " " << i;
+      }
+    }
+  }
+}
+
+// A worker's own change is in its weights in full; others know of all but the residual.
+TEST(Updates, WhatIsSentAndWhatIsLeftAreTheChange) {
+  MixingSettings settings = mixing_of("updates", "mesh", 2);
+  settings.codec.name = "threshold";
+  settings.codec.threshold = 0.5;
+  Mixers mixers(settings, 4);
+  mixers.weights = {{0.625f, -0.75f, 0.25f, 2.0f}, Vector(4)};
+  const auto round = [&] {
+    mixers.attend_one(0);
+    mixers.mix_one(0);
+    mixers.attend_one(1);
+  };
+  round();
+  EXPECT_EQ(mixers.weights[1], (Vector{0.5f, -0.5f, 0, 0.5f}));
+  round();
+  EXPECT_EQ(mixers.weights[1], (Vector{0.5f, -0.5f, 0, 1.0f}));
+  mixers.weights[0][2] += 0.25f;  // with what was left it reaches the threshold
+  round();
+  EXPECT_EQ(mixers.weights[1], (Vector{0.5f, -0.5f, 0.5f, 1.5f}));
+  EXPECT_EQ(mixers.weights[0], (Vector{0.625f, -0.75f, 0.5f, 2.0f}));
+  mixers.settle();
+}
+
+TEST(Updates, SmallChangesOfLargeWeightsAddUpInTheResidual) {
+  MixingSettings settings = mixing_of("updates", "mesh", 2);
+  settings.codec.name = "threshold";
+  settings.codec.threshold = 0.0009765625;  // 2^-10
+  Mixers mixers(settings, 1);
+  mixers.weights = {{0}, {0}};
+  mixers.weights[0][0] = 4096.0f / 1024;  // 4, in as many codes
+  double own = 4;
+  for (int step = 0; step < 5000; ++step) {
+    const float change = 4.76837158203125e-7f;  // 2^-21: exact beside 4
+    mixers.weights[0][0] += change;
+    own += static_cast<double>(change);
+    mixers.attend_one(0);
+    mixers.mix_one(0);
+    mixers.attend_one(1);
+  }
+  ASSERT_EQ(static_cast<double>(mixers.weights[0][0]), own);
+  EXPECT_NEAR(mixers.weights[1][0], own, 0.0009765625 + 1e-6);
+  mixers.settle();
+}
+
+// Penalty, by its formula
+
+TEST(Penalty, PullsTowardsTheMastersModelExtrapolated) {
+  MixingSettings settings = mixing_of("penalty", "star", 2);
+  settings.penalty = 0.3;
+  Mixers mixers(settings, 5);
+  const auto gradient_at = [&](std::size_t rank, float w) {
+    Vector weights(5, w), gradients(5, 0.125f);
+    mixers.rules[rank]->bend(weights, gradients, 0);
+    return gradients[2];
+  };
+  // A round at which worker 0, the master, has done `master` steps, and which worker 1 hears of
+  // after `worker` steps.
+  const auto round = [&](float w0, float w1, std::uint64_t master, std::uint64_t worker) {
+    mixers.weights = {Vector(5, w0), Vector(5, w1)};
+    mixers.rules[0]->set_clock(master);
+    mixers.mix_one(1);
+    mixers.attend_one(0);
+    mixers.mix_one(0);
+    mixers.rules[1]->set_clock(worker);
+    mixers.attend_one(1);
+  };
+  EXPECT_NEAR(gradient_at(1, 2), 0.125 + 0.3 * 2, 1e-6) << "at first the model all began with";
+
+  round(1, 3, 10, 10);  // the master's model becomes 2, and is fresh
+  EXPECT_NEAR(gradient_at(0, 1), 0.125 + 0.3 * (1 - 2), 1e-6);
+  EXPECT_NEAR(gradient_at(1, 3), 0.125 + 0.3 * (3 - 2), 1e-6);
+
+  round(2, 4, 20, 25);  // 3; half an interval old by the time it comes: on to 3.5
+  EXPECT_NEAR(gradient_at(0, 1), 0.125 + 0.3 * (1 - 3), 1e-6);
+  EXPECT_NEAR(gradient_at(1, 3), 0.125 + 0.3 * (3 - 3.5), 1e-6);
+
+  round(4, 6, 30, 90);  // 5; very old, but one interval is the most: on to 7
+  EXPECT_NEAR(gradient_at(1, 3), 0.125 + 0.3 * (3 - 7), 1e-6);
+  mixers.settle();
+}
+
+TEST(Penalty, BendsABucketByItsOwnPartOfTheModel) {
+  Mixers mixers(mixing_of("penalty", "star", 1), 6);
+  mixers.weights = {{1, 2, 3, 4, 5, 6}};
+  mixers.mix_one(0);
+  Vector weights(2, 0), gradients(2, 0);
+  mixers.rules[0]->bend(weights, gradients, 3);
+  EXPECT_NEAR(gradients[0], -0.4, 1e-6);
+  EXPECT_NEAR(gradients[1], -0.5, 1e-6);
+}
+
+TEST(Penalty, TheMastersModelReachesEverybodyDownTheTree) {
+  for (int size : {1, 2, 3, 5, 8, 13}) {
+    MixingSettings settings = mixing_of("penalty", "star", size);
+    settings.penalty = 1;
+    Mixers mixers(settings, 3);
+    const std::vector<double> mean = mean_of(mixers.weights);
+    mixers.go_well({.steps = 30});
+    for (std::size_t rank = 0; rank < index(size); ++rank) {
+      Vector gradients(3);
+      mixers.rules[rank]->bend(mixers.weights[rank], gradients, 0);
+      for (std::size_t i = 0; i < 3; ++i) {
+        const double target = static_cast<double>(mixers.weights[rank][i] - gradients[i]);
+        EXPECT_NEAR(target, mean[i], 1e-5) << "n=" << size << " rank=" << rank;
+      }
+    }
+  }
+}
+
+// Many workers, each in its own time
+
+struct Case {
+  std::string rule, graph;
+  bool keeps_mean;
+  double alpha = 0.25;
+};
+
+class OnesOwnTime : public testing::TestWithParam<Case> {
+ protected:
+  MixingSettings settings_of(int size) const {
+    MixingSettings settings = mixing_of(GetParam().rule, GetParam().graph, size);
+    settings.waits = false;
+    settings.alpha = settings.beta = GetParam().alpha;
+    return settings;
+  }
+};
+
+TEST_P(OnesOwnTime, BringsAllTogetherWhateverTheOrder) {
+  for (int size : {1, 2, 3, 5, 8, 13}) {
+    for (std::uint64_t seed : {1, 2, 3}) {
+      for (bool slowed : {false, true}) {
+        for (double jitter : {0.0, 0.3}) {
+          Mixers mixers(settings_of(size), 17, seed, {{1e9, 100us}, {}});
+          const double before = spread(mixers.weights);
+          Mixers::Pace pace{.steps = 600, .jitter = jitter, .seed = seed};
+          if (slowed) pace.slowed[index(size - 1)] = 4;
+          mixers.go_well(pace);
+          if (GetParam().graph == "star" && GetParam().rule == "elastic") {
+            mixers.weights.erase(mixers.weights.begin());  // has the master's model now
+          }
+          if (mixers.weights.empty()) continue;
+          EXPECT_LT(spread(mixers.weights), 0.03 * before + 1e-6)
+              << "n=" << size << " seed=" << seed << " slowed=" << slowed << " jitter=" << jitter;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OnesOwnTime, KeepsTheWeightedMeanOfAll) {
+  if (!GetParam().keeps_mean) GTEST_SKIP();
+  const bool star = GetParam().graph == "star";
+  for (int size : {1, 2, 3, 5, 8, 13}) {
+    for (std::uint64_t seed : {1, 2, 3}) {
+      Mixers mixers(settings_of(size), 17, seed, {{1e9, 100us}, {}});
+      std::vector<double> mean = mean_of(mixers.weights);
+      Mixers::Pace pace{.steps = 100, .seed = seed};
+      pace.slowed[0] = 3;
+      mixers.go_well(pace);
+      if (star) continue;
+      const std::vector<double> shares = mixers.shares();
+      EXPECT_LT(difference(mean_of(mixers.weights, shares), mean), 1e-5)
+          << "n=" << size << " seed=" << seed;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OnesOwnTime,
+    testing::Values(Case{"mean", "window", false}, Case{"mean", "closed-ring", false},
+                    Case{"mean", "exponential", false}, Case{"mean", "tree", false},
+                    Case{"mean", "mesh", false}, Case{"elastic-push", "tree", false},
+                    Case{"elastic-push", "closed-ring", false}, Case{"elastic", "star", false, 0.2},
+                    Case{"elastic", "mesh", true}, Case{"elastic", "mesh", true, 0.5},
+                    Case{"elastic", "closed-ring", true, 0.5}, Case{"elastic", "window", true},
+                    Case{"sum-weight", "mesh", true}, Case{"sum-weight", "window", true},
+                    Case{"sum-weight", "exponential", true}),
+    [](const auto& test) {
+      return message_of(test.param.rule + " " + test.param.graph +
+                        (test.param.alpha == 0.5 ? " all the way" : ""));
+    });
+
+// The sum over all workers and the master is kept: what the master gains the workers lose.
+TEST(Elastic, OnAStarNothingIsLostBetweenWorkersAndMaster) {
+  for (int size : {2, 3, 5, 8}) {
+    MixingSettings settings = mixing_of("elastic", "star", size);
+    settings.alpha = settings.beta = 0.2;
+    Mixers mixers(settings, 17, 7, {{1e9, 100us}, {}});
+    const std::vector<double> before = mean_of(mixers.weights);
+    // Rank 0's own model is gone after settle; without it, it is what is left of the sum.
+    mixers.go_well({.steps = 50, .settle = false});
+    mixers.wait();
+    const Vector own = mixers.weights[0];
+    mixers.settle();
+    for (std::size_t i = 0; i < 17; ++i) {
+      double sum = static_cast<double>(own[i]);
+      for (const Vector& weights : mixers.weights) sum += static_cast<double>(weights[i]);
+      EXPECT_NEAR(sum, before[i] * size, 2e-5) << size;
+    }
+  }
+}
+
+TEST(SumWeight, SharesAreOneTogetherAfterAllHasCome) {
+  for (int size : {1, 2, 3, 5, 8, 13}) {
+    for (std::uint64_t seed : {1, 2, 3, 4}) {
+      MixingSettings settings = mixing_of("sum-weight", "mesh", size);
+      settings.seed = seed;
+      Mixers mixers(settings, 1000, seed, {{1e7, 1ms}, {}});
+      Mixers::Pace pace{.steps = 60, .jitter = 1, .seed = seed};
+      pace.slowed[0] = 5;
+      mixers.go_well(pace);
+      EXPECT_NEAR(sum_of(mixers.shares()), 1, 1e-5) << size;
+    }
+  }
+}
+
+TEST(SumWeight, ALostWorkerTakesNoMoreThanItsOwnAndWhatWasOnItsWay) {
+  for (int size : {2, 3, 5, 8}) {
+    for (Time crash : {105ms, 211ms, 302ms}) {
+      // Letters take 40 ms to leave: some have not when their receiver is lost.
+      Mixers mixers(mixing_of("sum-weight", "mesh", size), 1000, 1, {{1e5, 100us}, {}});
+      mixers.cluster.crash(size - 1, crash);
+      expect_all_well(mixers.go({.steps = 60}));
+      std::vector<double> shares = mixers.shares();
+      shares.pop_back();
+      EXPECT_LE(sum_of(shares), 1 + 1e-6);
+      EXPECT_GT(sum_of(shares), 0.05) << size;
+      for (double share : shares) EXPECT_GT(share, 0) << size;
+    }
+  }
+}
+
+// The only other one is lost before anything has left: all weight comes back.
+TEST(SumWeight, ALetterThatNeverLeftGivesItsWeightBack) {
+  Mixers mixers(mixing_of("sum-weight", "mesh", 2), 1000, 1, {{1e3, 0us}, {}});
+  mixers.cluster.crash(1, mixers.cluster.loop().now() + 50ms);
+  expect_all_well(mixers.go({.steps = 10, .jitter = 0}));
+  EXPECT_EQ(mixers.shares()[0], 0.5);
+}
+
+// Letters
+
+// One lies there, the next is on its way: a slow worker hears of the present, not of long ago.
+TEST(Letters, NobodyCanFloodWhoDoesNotRead) {
+  for (const char* rule : {"elastic-push", "sum-weight", "updates"}) {
+    Mixers mixers(mixing_of(rule, "mesh", 2), 3);
+    for (int i = 0; i < 50; ++i) {
+      for (float& value : mixers.weights[0]) value += 1;
+      mixers.attend_one(0);
+      mixers.mix_one(0);
+    }
+    EXPECT_GE(mixers.rules[0]->report().skipped, 48u) << rule;
+    for (int i = 0; i < 60; ++i) mixers.attend_one(1);
+    EXPECT_LE(mixers.rules[1]->report().models, 2u) << rule;
+    mixers.settle();
+  }
+}
+
+TEST(Letters, AnotherProgramsLetterIsAnErrorNotNonsense) {
+  MixingSettings longer = mixing_of("elastic-push", "mesh", 2);
+  Cluster cluster(2);
+  const auto a = make_mixing(longer, cluster.comm(0), 1);
+  const auto b = make_mixing(longer, cluster.comm(1), 1);
+  Vector few(3), many(5);
+  const auto start = [&](Comm& comm) { return comm.rank() == 0 ? a->start(few) : b->start(many); };
+  cluster.run(start);
+  const auto mix = [&](Comm& comm) { return comm.rank() == 0 ? a->mix(few, 0) : b->mix(many, 0); };
+  cluster.run(mix);
+  const auto settle = [&](Comm& comm) {
+    return comm.rank() == 0 ? a->settle(few) : b->settle(many);
+  };
+  std::string error;
+  try {
+    for (const auto& each : cluster.try_run(settle)) error += what(each);
+  } catch (const Error& stuck) {  // one waits for the other's goodbye, which failed
+  }
+  EXPECT_THROW(
+      {
+        a->attend(few);
+        b->attend(many);
+      },
+      Error);
+}
+
+}  // namespace
+}  // namespace starling

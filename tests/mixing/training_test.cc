@@ -1,0 +1,203 @@
+// The named decentral systems as a whole: do they find what is best for all, what does a slow or a
+// lost worker do to them?
+#include "plan/simulated_training.h"
+
+#include <algorithm>
+
+#include "strategy/mix_plan.h"
+#include "strategy/systems.h"
+#include "tests/mixing/mixers.h"
+
+namespace starling {
+namespace {
+
+constexpr double kRate = 0.05;
+
+// With plain SGD, so that the maths is simple.
+Settings system_settings(const std::string& name, int workers) {
+  Settings settings;
+  read_settings(find_system(name).toml, name, settings);
+  settings.workers = workers;
+  settings.optimizer = "sgd";
+  settings.momentum = 0;
+  // Everybody takes everybody's steps there.
+  settings.lr = settings.mixing == "updates" ? kRate / workers : kRate;
+  return settings;
+}
+
+std::vector<std::string> decentral_systems() {
+  std::vector<std::string> names;
+  for (const System& system : named_systems()) {
+    Settings settings;
+    read_settings(system.toml, system.name, settings);
+    if (is_mix(settings)) names.push_back(system.name);
+  }
+  return names;
+}
+
+double spread_of_centres(const Training& training) { return spread(training.centres()); }
+
+// How far from what is best for all, and from each other, as a share of how far apart the workers'
+// own optima are.
+struct Bound {
+  std::string system;
+  double goal;    // of the final model
+  double spread;  // of the workers, before they agree on it; 1 without any mixing
+};
+
+class DecentralSystem : public testing::TestWithParam<Bound> {};
+
+TEST_P(DecentralSystem, FindsWhatIsBestForAllThoughEachWantsSomethingElse) {
+  for (int workers : {2, 4, 5, 8}) {
+    for (int seed : {1, 2}) {
+      Training training{system_settings(GetParam().system, workers)};
+      training.settings.seed = seed;
+      if (training.settings.mixing == "updates") training.elements = 500;
+      const Trained trained = train(training);
+      expect_all_well(trained.errors);
+      const double scale = spread_of_centres(training);
+      const std::vector<double> goal = mean_of(training.centres());
+      double off = 0;
+      for (std::size_t i = 0; i < goal.size(); ++i) {
+        off += std::pow(static_cast<double>(trained.weights[0][i]) - goal[i], 2);
+      }
+      off = std::sqrt(off / static_cast<double>(goal.size()));
+      EXPECT_LT(off, GetParam().goal * scale) << "n=" << workers << " seed=" << seed;
+      EXPECT_LT(spread(trained.before_finish), GetParam().spread * scale)
+          << "n=" << workers << " seed=" << seed;
+      for (const Vector& weights : trained.weights) EXPECT_EQ(weights, trained.weights[0]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DecentralSystem,
+    // Means and push-sum keep the mean, so they find the goal; so does the penalty, whose workers
+    // stay 1 / (1 + penalty) as far apart as they want to be. FedAvg jumps about by whom it draws.
+    // A tree's children pull harder than parents do; the others answer to whoever came last.
+    testing::Values(Bound{"pairwise", 0.001, 0.1}, Bound{"exponential", 0.001, 0.1},
+                    Bound{"sgp", 0.001, 0.1}, Bound{"d-psgd", 0.001, 0.2},
+                    Bound{"local-sgd", 0.001, 0.001}, Bound{"sparknet", 0.001, 0.15},
+                    Bound{"diloco", 0.001, 0.001}, Bound{"fedavg", 0.25, 0.001},
+                    Bound{"easgd", 0.15, 0.6}, Bound{"eamsgd", 0.15, 0.6},
+                    Bound{"tree-easgd", 0.4, 0.6}, Bound{"gosgd", 0.35, 0.55},
+                    Bound{"ad-psgd", 0.04, 0.2}, Bound{"mpca-sgd", 0.001, 0.8},
+                    Bound{"deeplearning4j", 0.3, 0.6}),
+    [](const auto& test) { return message_of(test.param.system); });
+
+TEST(DecentralSystems, AreAllTestedAbove) { EXPECT_EQ(decentral_systems().size(), 15u); }
+
+// Faults
+
+SimulatedTraining simulated(const std::string& system, int workers = 4) {
+  SimulatedTraining training;
+  training.settings = system_settings(system, workers);
+  training.network.standard = {1e8, 100us};
+  training.jitter = 0.3;
+  training.noise = 0.1;
+  training.elements = 200;
+  training.batches = 100 * static_cast<std::uint64_t>(workers);
+  return training;
+}
+
+double distance_to_target(const std::vector<float>& weights) {
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    sum += std::pow(static_cast<double>(weights[i] - simulated_target(i)), 2);
+  }
+  return std::sqrt(sum / static_cast<double>(weights.size()));
+}
+
+class Faults : public testing::TestWithParam<std::string> {
+ protected:
+  Faults() : settings(system_settings(GetParam(), 4)) {}
+  bool waits() const { return settings.schedule == "sync"; }
+  bool has_master() const { return settings.graph == "star"; }
+  Settings settings;
+};
+
+TEST_P(Faults, ASlowWorkerSlowsOnlyThoseWhoWaitForIt) {
+  SimulatedTraining training = simulated(GetParam());
+  if (training.settings.schedule == "bounded") training.batches = 200;  // within the bound
+  const SimulatedResult alike = simulate(training);
+  training.settings.slow = "3:5";
+  const SimulatedResult slowed = simulate(training);
+  expect_all_well(slowed.errors);
+  const double kept = slowed.batches_per_second() / alike.batches_per_second();
+  if (waits()) {
+    // FedAvg does not always draw the slow one.
+    EXPECT_LT(kept, settings.client_share < 1 ? 0.5 : 0.35);
+  } else {
+    EXPECT_GE(kept, 0.7);
+    EXPECT_GE(slowed.all_batches(), training.batches);
+  }
+  EXPECT_LT(distance_to_target(slowed.weights[0]), 0.2);
+  for (const auto& weights : slowed.weights) EXPECT_EQ(weights, slowed.weights[0]);
+}
+
+TEST_P(Faults, ALostWorkerIsNoMatterForThoseWhoDoNotWaitForIt) {
+  for (int lost : {1, 2, 3}) {
+    for (Time crash : {203ms, 587ms, 801ms}) {
+      SimulatedTraining training = simulated(GetParam());
+      training.crashes[lost] = crash;
+      const SimulatedResult result = simulate(training);
+      for (std::size_t rank = 0; rank < 4; ++rank) {
+        if (static_cast<int>(rank) == lost) continue;
+        SCOPED_TRACE(testing::Message() << "rank " << lost << " lost, rank " << rank);
+        if (waits()) {
+          ASSERT_TRUE(result.errors[rank]);
+          EXPECT_THROW(std::rethrow_exception(result.errors[rank]), PeerLost);
+        } else {
+          EXPECT_EQ(what(result.errors[rank]), "");
+          EXPECT_EQ(result.weights[rank], result.weights[0]);
+          EXPECT_LT(distance_to_target(result.weights[rank]), 0.1);
+        }
+      }
+      if (!waits()) {
+        EXPECT_GE(result.all_batches(), training.batches - 12);
+      }
+    }
+  }
+}
+
+TEST_P(Faults, WithoutTheFirstWorkerAllGoOnButThoseWithAMaster) {
+  for (Time crash : {203ms, 587ms, 801ms}) {
+    SimulatedTraining training = simulated(GetParam());
+    training.crashes[0] = crash;
+    const SimulatedResult result = simulate(training);
+    for (std::size_t rank = 1; rank < 4; ++rank) {
+      if (waits()) {
+        ASSERT_TRUE(result.errors[rank]);
+        EXPECT_THROW(std::rethrow_exception(result.errors[rank]), PeerLost);
+      } else if (has_master()) {
+        EXPECT_EQ(what(result.errors[rank]),
+                  "rank 0, which kept the master's model, was lost; start again");
+      } else {
+        EXPECT_EQ(what(result.errors[rank]), "");
+        EXPECT_EQ(result.weights[rank], result.weights[1]);
+        EXPECT_LT(distance_to_target(result.weights[rank]), 0.1);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(decentral_systems()),
+                         [](const auto& test) { return message_of(test.param); });
+
+// Two lost, one after the other, and a slow one: the rest still agree.
+TEST(SeveralFaults, TwoLostAndASlowOneAreBorne) {
+  for (const char* system : {"gosgd", "ad-psgd", "tree-easgd", "deeplearning4j", "easgd"}) {
+    SimulatedTraining training = simulated(system, 6);
+    training.settings.slow = "2:4";
+    training.crashes = {{1, 301ms}, {4, 555ms}};
+    const SimulatedResult result = simulate(training);
+    for (std::size_t rank : {0, 2, 3, 5}) {
+      EXPECT_EQ(what(result.errors[rank]), "") << system;
+      EXPECT_EQ(result.weights[rank], result.weights[0]) << system;
+      EXPECT_LT(distance_to_target(result.weights[rank]), 0.1) << system;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace starling
