@@ -19,7 +19,6 @@ using nlohmann::json;
 struct LabCommand {
   int hosts = 6;
   std::string rate = "100mbit";
-  std::string delay;
   std::string name;
   bool print_json = false;
 };
@@ -33,9 +32,7 @@ std::string free_name() {
 }
 
 void lab_up(const LabCommand& command) {
-  LabSpec spec = parse_lab_spec(command.delay.empty()
-                                    ? command.rate
-                                    : fmt::format("{}+{}", command.rate, command.delay));
+  LabSpec spec = parse_lab_spec(command.rate);
   spec.hosts = command.hosts;
   const Lab lab = Lab::up(command.name.empty() ? free_name() : command.name, spec);
   if (command.print_json) {
@@ -97,15 +94,15 @@ void add_lab_command(CLI::App& app) {
       "Each host is a network namespace with a link of the given rate to a switch. Needs root.\n"
       "`train`, `launch`, `measure` and `bench` take --lab 6x100mbit for a lab of their own.\n\n"
       "Example:\n"
-      "  starling lab up --hosts 6 --rate 100mbit --delay 2ms\n"
+      "  starling lab up --hosts 6 --rate 100mbit\n"
       "  starling lab status\n"
       "  starling lab down");
   CLI::App* up = lab->add_subcommand("up", "Build one");
   up->add_option("--hosts", command->hosts, "how many hosts")
       ->check(CLI::Range(1, Lab::kMostHosts))
       ->capture_default_str();
-  up->add_option("--rate", command->rate, "of each host's link, e.g. 10mbit")->capture_default_str();
-  up->add_option("--delay", command->delay, "one way, e.g. 5ms");
+  up->add_option("--rate", command->rate, "of each host's link, e.g. 10mbit")
+      ->capture_default_str();
   up->add_option("--name", command->name, "its name; by default lab1, lab2 ...");
   up->footer("Example:\n  starling lab up --hosts 4 --rate 10mbit");
   up->callback([command] { lab_up(*command); });

@@ -87,18 +87,10 @@ Words ip_in(const std::string& space, Words words) {
   return words;
 }
 
-// A bucket large enough for the kernel's timer at that rate, and for a few packets at any.
-void shape(const std::string& space, const std::string& device, const LabSpec& spec) {
-  const bool delayed = !spec.delay.empty();
-  if (delayed) {
-    must({"tc", "-n", space, "qdisc", "add", "dev", device, "root", "handle", "1:", "netem",
-          "delay", spec.delay, "limit", "100000"});
-  }
-  Words tbf = {"tc", "-n", space, "qdisc", "add", "dev", device};
-  const Words place = delayed ? Words{"parent", "1:", "handle", "2:"} : Words{"root"};
-  tbf.insert(tbf.end(), place.begin(), place.end());
-  tbf.insert(tbf.end(), {"tbf", "rate", spec.rate, "burst", "64kb", "latency", "200ms"});
-  must(tbf);
+// A bucket large enough for the kernel's timer at any of our rates, and for a few packets.
+void shape(const std::string& space, const std::string& device, const std::string& rate) {
+  must({"tc", "-n", space, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst",
+        "64kb", "latency", "200ms"});
 }
 
 bool is_lab_name(std::string_view name) {
@@ -117,23 +109,16 @@ LabSpec parse_lab_spec(const std::string& text) {
     if (error != std::errc() || end != rest.data() + x) spec.hosts = -1;
     rest.remove_prefix(x + 1);
   }
-  if (const auto plus = rest.find('+'); plus != std::string_view::npos) {
-    spec.delay = rest.substr(plus + 1);
-    rest = rest.substr(0, plus);
-  }
   spec.rate = rest;
-  const auto number_and_unit = [](std::string_view word, std::string_view units) {
-    const auto unit = word.find_first_not_of("0123456789.");
-    return unit != std::string_view::npos && unit > 0 && unit <= 9 && word[0] != '.' &&
-           units.find(fmt::format(" {} ", word.substr(unit))) != std::string_view::npos;
-  };
-  const bool sound = spec.hosts >= 0 && spec.hosts <= Lab::kMostHosts &&
-                     number_and_unit(spec.rate, " kbit mbit gbit ") &&
-                     (spec.delay.empty() || number_and_unit(spec.delay, " us ms s "));
+  const auto unit = rest.find_first_not_of("0123456789.");
+  const bool is_rate =
+      unit != std::string_view::npos && unit > 0 && unit <= 9 && rest[0] != '.' &&
+      std::string_view(" kbit mbit gbit ").find(fmt::format(" {} ", rest.substr(unit))) !=
+          std::string_view::npos;
+  const bool sound = spec.hosts >= 0 && spec.hosts <= Lab::kMostHosts && is_rate;
   if (!sound || (text.find('x') != std::string::npos && spec.hosts == 0)) {
     throw Error(fmt::format("'{}' is no lab", text),
-                fmt::format("write it like 6x100mbit, or 6x100mbit+5ms with a delay; up to {} hosts",
-                            Lab::kMostHosts));
+                fmt::format("write it like 6x100mbit, with up to {} hosts", Lab::kMostHosts));
   }
   return spec;
 }
@@ -149,9 +134,9 @@ Lab Lab::up(const std::string& name, const LabSpec& spec) {
   }
   for (const Lab& other : all()) {
     if (other.name() == name) {
-      throw Error(fmt::format("the lab {} is up already", name),
-                  fmt::format("take it down with `starling lab down {}`, or choose another name",
-                              name));
+      throw Error(
+          fmt::format("the lab {} is up already", name),
+          fmt::format("take it down with `starling lab down {}`, or choose another name", name));
     }
   }
   const Lab lab(name, spec.hosts);
@@ -171,8 +156,8 @@ Lab Lab::up(const std::string& name, const LabSpec& spec) {
       must(ip_in(space, {"link", "set", kInterface, "up"}));
       must(ip_in(wires, {"link", "set", port, "master", "br0"}));
       must(ip_in(wires, {"link", "set", port, "up"}));
-      shape(space, kInterface, spec);
-      shape(wires, port, {spec.hosts, spec.rate, ""});
+      shape(space, kInterface, spec.rate);
+      shape(wires, port, spec.rate);
     }
   } catch (const Error&) {
     lab.down();
@@ -209,9 +194,9 @@ Lab Lab::find(const std::string& name) {
     if (lab.name() == name) return lab;
     known += (known.empty() ? "" : ", ") + lab.name();
   }
-  throw Error(fmt::format("there is no lab '{}'", name),
-              known.empty() ? "none is up; build one with `starling lab up`"
-                            : "there are " + known);
+  throw Error(
+      fmt::format("there is no lab '{}'", name),
+      known.empty() ? "none is up; build one with `starling lab up`" : "there are " + known);
 }
 
 // Whatever of it is there: it may have been left half-built.
@@ -239,7 +224,8 @@ Lab::Counters Lab::counters(int host) const {
   const auto link = nlohmann::json::parse(shown.out, nullptr, false);
   if (!link.is_array() || link.empty() || !link[0].contains("stats64")) return {};
   const auto& stats = link[0]["stats64"];
-  return {stats["tx"].value("bytes", std::uint64_t{0}), stats["rx"].value("bytes", std::uint64_t{0})};
+  return {stats["tx"].value("bytes", std::uint64_t{0}),
+          stats["rx"].value("bytes", std::uint64_t{0})};
 }
 
 namespace {

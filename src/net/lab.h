@@ -13,12 +13,11 @@
 namespace starling {
 
 struct LabSpec {
-  int hosts = 0;      // 0: as many as are needed
-  std::string rate;   // as tc writes it, e.g. 100mbit
-  std::string delay;  // one way, as tc writes it, e.g. 5ms; empty: none
+  int hosts = 0;     // 0: as many as are needed
+  std::string rate;  // as tc writes it, e.g. 100mbit
 };
 
-// "6x100mbit", "100mbit", "6x100mbit+5ms". Throws Error on anything else.
+// "6x100mbit" or "100mbit". Throws Error on anything else.
 LabSpec parse_lab_spec(const std::string& text);
 
 class Lab {

@@ -191,7 +191,7 @@ TEST_F(TrainedSystems, RefuseWrongSettingsInOneLine) {
       {{"--strategy", "server", "--group", "3"}, {"groups of 3", "group must divide workers"}},
       {{"--strategy", "server", "--staleness", "nosuch"}, {"'nosuch'", "plain, scale, compensate"}},
       {{"--strategy", "server", "--placement", "nosuch"}, {"'nosuch'", "apart, workers"}},
-      {{"--system", "nosuch"}, {"'nosuch'", "bigdl, caffeonspark, distbelief"}},
+      {{"--system", "nosuch"}, {"'nosuch'", "bigdl, caffeonspark"}},
       {{"--strategy", "mix", "--mixing", "elastic", "--schedule", "async", "--alpha", "0.6"},
        {"--alpha 0.6", "from 1e-09 to 0.5"}},
       {{"--strategy", "mix", "--probability", "0"}, {"--probability 0", "from 1e-09 to 1"}},
