@@ -12,6 +12,7 @@ void add_systems_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
 void add_graph_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_report_command(CLI::App& app);
 void add_lab_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/measure_grids.h"
+#include "report/run_data.h"
 
 namespace starling {
 
@@ -91,7 +92,7 @@ json as_row(const Run& run, const MeasureOptions& options, const std::string& la
     row["accuracy"] = summary["accuracy"];
     row["bytes"] = total(summary["training_bytes_sent"]);
     row["bytes_in_all"] = total(summary["wire_bytes_sent"]);
-    row["spread"] = summary.value("spread", 0.0);
+    row["spread"] = number_in(summary, "spread");  // of weights that are no numbers: none
     row["seconds"] = summary["train_seconds"];
   } catch (const Error& error) {
     row["error"] = error.what();
@@ -121,7 +122,7 @@ Plot drawn(const std::vector<json>& rows, const json* cheapest, const std::strin
   const auto point = [](const json& row) {
     return Plot::Point{row["bytes"], row["accuracy"].get<double>() * 100};
   };
-  Plot::Series front{"Pareto front", {}, true};
+  Plot::Series front{"Pareto front", {}, Plot::Kind::line};
   std::vector<Plot::Series> series = {{"all-reduce", {}}};
   for (const Coding& coding : kCodings) series.push_back({coding.name, {}});
   for (const json& row : rows) {

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   starling::add_explain_command(app);
   starling::add_graph_command(app);
   starling::add_bench_command(app);
+  starling::add_report_command(app);
   starling::add_lab_command(app);
   starling::add_serve_command(app);
   try {

@@ -1,6 +1,7 @@
 // starling train: trains a network with several workers and tells what it cost and what it reached.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -12,6 +13,7 @@
 #include "cli/run_folder.h"
 #include "cli/settings_flags.h"
 #include "cli/training_run.h"
+#include "report/run_data.h"
 #include "report/table.h"
 
 namespace starling {
@@ -81,7 +83,7 @@ void print_mixing(const json& summary) {
     print_histogram(mixing["staleness_histogram"], mixing["models"].get<double>());
   }
   fmt::print("spread          {:.2f} % of the model's length, between the workers at the end\n",
-             summary["spread"].get<double>() * 100);
+             number_in(summary, "spread", NAN) * 100);
 }
 
 void print_summary(const json& summary) {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/progress_bar.h"
 #include "cli/run_folder.h"
+#include "report/run_data.h"
 #include "strategy/mix_plan.h"
 #include "strategy/server_plan.h"
 
@@ -18,16 +20,16 @@ namespace {
 using nlohmann::json;
 
 std::string describe(const json& progress, double accuracy) {
-  const double time = progress.value("time", 0.0);
-  const double step = progress.value("step", 0.0);
-  const double steps = progress.value("steps", 0.0);
+  const double time = number_in(progress, "time");
+  const double step = number_in(progress, "step");
+  const double steps = number_in(progress, "steps");
   const double left = step > 0 ? time / step * (steps - step) : 0;
   return fmt::format(
       "epoch {:.1f}  loss {:.3f}  accuracy {}  {} samples/s  {} sent/worker  {} left",
-      progress.value("epoch", 0.0), progress.value("loss", 0.0),
+      number_in(progress, "epoch"), number_in(progress, "loss", NAN),
       accuracy < 0 ? "-" : fmt::format("{:.2f} %", accuracy * 100),
-      format_count(progress.value("samples_per_second", 0.0)),
-      format_bytes(progress.value("payload_bytes_sent", 0.0)),
+      format_count(number_in(progress, "samples_per_second")),
+      format_bytes(number_in(progress, "payload_bytes_sent")),
       format_duration(std::chrono::seconds(static_cast<long>(left))));
 }
 
@@ -66,14 +68,15 @@ json run_training(TrainingPlan plan) {
     const std::string kind = event.value("event", "");
     if (kind == "result") result = event;
     if (kind == "evaluation") {
-      accuracy = event.value("accuracy", 0.0);
-      bar.say(fmt::format("{}: epoch {:.2f}  accuracy {:.2f} %  loss {:.4f}  {}", plan.label,
-                          event.value("epoch", 0.0), accuracy * 100, event.value("test_loss", 0.0),
-                          format_duration(std::chrono::milliseconds(
-                              static_cast<long>(event.value("time", 0.0) * 1000)))));
+      accuracy = number_in(event, "accuracy");
+      bar.say(fmt::format(
+          "{}: epoch {:.2f}  accuracy {:.2f} %  loss {:.4f}  {}", plan.label,
+          number_in(event, "epoch"), accuracy * 100, number_in(event, "test_loss", NAN),
+          format_duration(
+              std::chrono::milliseconds(static_cast<long>(number_in(event, "time") * 1000)))));
     }
     if (kind == "progress" || kind == "evaluation") {
-      bar.show(event.value("step", 0.0) / std::max(1.0, event.value("steps", 1.0)),
+      bar.show(number_in(event, "step") / std::max(1.0, number_in(event, "steps")),
                describe(event, accuracy));
     }
   });

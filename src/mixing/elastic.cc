@@ -30,10 +30,7 @@ class ElasticMixing : public LetterMixing {
   }
 
   void attend(std::span<float> weights) override {
-    if (has_master_ && comm_.is_lost(kMaster)) {
-      throw Error(fmt::format("rank {}, which kept the master's model, was lost", kMaster),
-                  "start again");
-    }
+    if (has_master_) need_the_master();
     LetterMixing::attend(weights);
   }
 
@@ -63,7 +60,6 @@ class ElasticMixing : public LetterMixing {
   float final_share() const override { return !has_master_ || is_master() ? 1 : 0; }
 
  private:
-  static constexpr int kMaster = 0;
   static constexpr std::uint32_t kQuestion = 0, kAnswer = 1;
 
   bool is_master() const { return has_master_ && comm_.rank() == kMaster; }

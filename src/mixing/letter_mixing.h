@@ -51,6 +51,14 @@ class LetterMixing : public Mixing {
     letters_.emplace(comm_, everybody, largest_bytes);
   }
 
+  // For rules whose master's model rank 0 keeps beside its own weights.
+  static constexpr int kMaster = 0;
+  void need_the_master() const {
+    if (!comm_.is_lost(kMaster)) return;
+    throw Error(fmt::format("rank {}, which kept the master's model, was lost", kMaster),
+                "start again");
+  }
+
   // The weights that a letter carries.
   static std::span<const float> model_in(const Letter& letter, std::size_t elements) {
     if (letter.bytes.size() != elements * sizeof(float)) {

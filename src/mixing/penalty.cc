@@ -33,10 +33,7 @@ class PenaltyMixing : public LetterMixing {
   }
 
   void attend(std::span<float> weights) override {
-    if (comm_.is_lost(kMaster)) {
-      throw Error(fmt::format("rank {}, which kept the master's model, was lost", kMaster),
-                  "start again");
-    }
+    need_the_master();
     LetterMixing::attend(weights);
   }
 
@@ -65,7 +62,6 @@ class PenaltyMixing : public LetterMixing {
   }
 
  private:
-  static constexpr int kMaster = 0;
   static constexpr std::uint32_t kWorkers = 0, kMasters = 1;
 
   bool read(const Letter& letter, std::span<float> weights) override {

@@ -5,38 +5,22 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
+
+#include "report/escape.h"
 
 namespace starling {
 
 namespace {
 
 constexpr double kWidth = 860, kHeight = 520;
-constexpr double kLeft = 80, kRight = 200, kTop = 46, kBottom = 62;  // margins; the key is right
+constexpr double kLeft = 112, kRight = 200, kTop = 46, kBottom = 62;  // margins; the key is right
 constexpr std::array<const char*, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#e69f00", "#56b4e9", "#000000", "#8c6d00"};
 
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:  // control characters are not allowed in XML, not even escaped
-        safe += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return safe;
+// On a logarithmic axis only what is above 0 has a place.
+bool drawable(const Plot& plot, const Plot::Point& point) {
+  return std::isfinite(point.x) && std::isfinite(point.y) && (!plot.x.logarithmic || point.x > 0) &&
+         (!plot.y.logarithmic || point.y > 0);
 }
 
 // From data to drawing, along one axis.
@@ -109,12 +93,147 @@ std::string text(double x, double y, const char* anchor, const std::string& word
                  const std::string& more = "") {
   return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}" {}>{}</text>)"
                      "\n",
-                     x, y, anchor, more, escaped(words));
+                     x, y, anchor, more, escaped_for_markup(words));
 }
 
 std::string number(const Plot::Axis& axis, double value) {
   return axis.format ? axis.format(value) : fmt::format("{:g}", value);
 }
+
+// What does not fit its place ends in dots.
+std::string shortened(const std::string& words, double width) {
+  const auto letters = static_cast<std::size_t>(std::max(3.0, width / 7));
+  return words.size() <= letters ? words : words.substr(0, letters - 1) + "…";
+}
+
+class Drawing {
+ public:
+  Drawing(const Plot& plot, const std::vector<Plot::Point>& all)
+      : plot_(plot), across_(x_scale(plot, all)), up_(y_scale(plot, all)) {}
+
+  std::string axes() const {
+    std::string out;
+    const std::size_t names = plot_.categories.size();
+    for (std::size_t i = 0; i < names; ++i) {
+      const double room = (kEnd - kLeft) / static_cast<double>(names);
+      out += text(across_(static_cast<double>(i)), kFloor + 20, "middle",
+                  shortened(plot_.categories[i], room));
+    }
+    for (double tick : names > 0 ? std::vector<double>{} : across_.ticks()) {
+      out += fmt::format(R"(<path d="M{0:.1f} {1}V{2}" stroke="#dddddd"/>)", across_(tick), kTop,
+                         kFloor);
+      out += text(across_(tick), kFloor + 20, "middle", number(plot_.x, tick));
+    }
+    for (double tick : up_.ticks()) {
+      out +=
+          fmt::format(R"(<path d="M{0} {1:.1f}H{2}" stroke="#dddddd"/>)", kLeft, up_(tick), kEnd);
+      out += text(kLeft - 8, up_(tick) + 4, "end", number(plot_.y, tick));
+    }
+    out += fmt::format(R"(<path d="M{} {}V{}H{}" fill="none" stroke="#333333"/>)"
+                       "\n",
+                       kLeft, kTop, kFloor, kEnd);
+    out += text((kLeft + kEnd) / 2, kHeight - 18, "middle", plot_.x.label);
+    const double middle = (kTop + kFloor) / 2;
+    return out + text(20, middle, "middle", plot_.y.label,
+                      fmt::format(R"x(transform="rotate(-90 20 {:.1f})")x", middle));
+  }
+
+  std::string series() const {
+    std::string out;
+    for (std::size_t i = 0; i < plot_.series.size(); ++i) {
+      const Plot::Series& each = plot_.series[i];
+      const double row = kTop + 14 + 22 * static_cast<double>(i);
+      out += each.kind == Plot::Kind::line ? line(each, i) + line_in_key(i, row)
+             : each.kind == Plot::Kind::bars
+                 ? bars(each, i) + mark(1, kEnd + 23, row - 4, colour(i))
+                 : marks(each, i) + mark(i, kEnd + 23, row - 4, colour(i));
+      out += text(kEnd + 40, row, "start", shortened(each.name, kRight - 40));
+    }
+    return out;
+  }
+
+  std::string notes() const {
+    std::string out;
+    for (const Plot::Note& note : plot_.notes) {
+      const double x = across_(note.at.x), y = up_(note.at.y);
+      if (!plot_.categories.empty()) {
+        out += text(x, y - 6, "middle", note.text);
+        continue;
+      }
+      const bool rightwards = x < (kLeft + kEnd) / 2;
+      out += fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="9" fill="none" stroke="#333333"/>)",
+                         x, y);
+      out += text(x + (rightwards ? 14 : -14), y + 18, rightwards ? "start" : "end", note.text,
+                  R"(font-size="12")");
+    }
+    return out;
+  }
+
+ private:
+  static constexpr double kFloor = kHeight - kBottom, kEnd = kWidth - kRight;
+
+  static bool has_bars(const Plot& plot) {
+    return std::ranges::any_of(plot.series,
+                               [](const auto& each) { return each.kind == Plot::Kind::bars; });
+  }
+  // Bars are half a unit wide to each side, and begin at 0.
+  static Scale x_scale(const Plot& plot, const std::vector<Plot::Point>& all) {
+    const auto [low, high] = std::ranges::minmax(all, {}, &Plot::Point::x);
+    const double room = has_bars(plot) ? 0.5 : 0;
+    return Scale(plot.x, low.x - room, high.x + room, kLeft, kEnd);
+  }
+  static Scale y_scale(const Plot& plot, const std::vector<Plot::Point>& all) {
+    const auto [low, high] = std::ranges::minmax(all, {}, &Plot::Point::y);
+    return Scale(plot.y, has_bars(plot) ? 0 : low.y, high.y, kFloor, kTop);
+  }
+
+  static const char* colour(std::size_t i) { return kColours[i % kColours.size()]; }
+
+  bool fits(const Plot::Point& point) const { return drawable(plot_, point); }
+
+  std::string marks(const Plot::Series& series, std::size_t i) const {
+    std::string out;
+    for (const Plot::Point& point : series.points) {
+      if (fits(point)) out += mark(i, across_(point.x), up_(point.y), colour(i));
+    }
+    return out;
+  }
+  std::string line(const Plot::Series& series, std::size_t i) const {
+    std::string path;
+    for (const Plot::Point& point : series.points) {
+      if (!fits(point)) continue;
+      path +=
+          fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", across_(point.x), up_(point.y));
+    }
+    // A single point would not be seen.
+    if (series.points.size() == 1) return marks(series, i);
+    return fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="2"{}/>)", path,
+                       colour(i), dashes(i));
+  }
+  std::string line_in_key(std::size_t i, double row) const {
+    return fmt::format(R"(<path d="M{} {}h24" stroke="{}" stroke-width="2"{}/>)", kEnd + 10,
+                       row - 4, colour(i), dashes(i));
+  }
+  static const char* dashes(std::size_t i) {
+    constexpr std::array<const char*, 3> kDashes = {"", R"( stroke-dasharray="7 3")",
+                                                    R"( stroke-dasharray="2 3")"};
+    return kDashes[i % kDashes.size()];
+  }
+  std::string bars(const Plot::Series& series, std::size_t i) const {
+    std::string out;
+    for (const Plot::Point& point : series.points) {
+      if (!fits(point)) continue;
+      const double from = across_(point.x - 0.4), to = across_(point.x + 0.4);
+      out += fmt::format(
+          R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}"/>)", from,
+          up_(point.y), to - from, std::max(0.0, up_(0) - up_(point.y)), colour(i));
+    }
+    return out;
+  }
+
+  const Plot& plot_;
+  Scale across_, up_;
+};
 
 }  // namespace
 
@@ -122,9 +241,7 @@ std::string Plot::svg() const {
   std::vector<Point> all;
   for (const Series& each : series) {
     for (const Point& point : each.points) {
-      const bool fits = std::isfinite(point.x) && std::isfinite(point.y) &&
-                        (!x.logarithmic || point.x > 0) && (!y.logarithmic || point.y > 0);
-      if (fits) all.push_back(point);
+      if (drawable(*this, point)) all.push_back(point);
     }
   }
   std::string out = fmt::format(
@@ -133,59 +250,13 @@ std::string Plot::svg() const {
       R"(<rect width="{0}" height="{1}" fill="#ffffff"/>)"
       "\n",
       kWidth, kHeight);
-  out += text(kLeft, 26, "start", title, R"(font-size="16" font-weight="bold")");
+  out += text(kLeft, 26, "start", shortened(title, 1.2 * kWidth),
+              R"(font-size="16" font-weight="bold")");
   if (all.empty()) {
     return out + text(kWidth / 2, kHeight / 2, "middle", "no data") + "</svg>\n";
   }
-  const auto [left, right] = std::ranges::minmax(all, {}, &Point::x);
-  const auto [lowest, highest] = std::ranges::minmax(all, {}, &Point::y);
-  const double bottom = kHeight - kBottom, end = kWidth - kRight;
-  const Scale across(x, left.x, right.x, kLeft, end);
-  const Scale up(y, lowest.y, highest.y, bottom, kTop);
-
-  for (double tick : across.ticks()) {
-    out +=
-        fmt::format(R"(<path d="M{0:.1f} {1}V{2}" stroke="#dddddd"/>)", across(tick), kTop, bottom);
-    out += text(across(tick), bottom + 20, "middle", number(x, tick));
-  }
-  for (double tick : up.ticks()) {
-    out += fmt::format(R"(<path d="M{0} {1:.1f}H{2}" stroke="#dddddd"/>)", kLeft, up(tick), end);
-    out += text(kLeft - 8, up(tick) + 4, "end", number(y, tick));
-  }
-  out += fmt::format(R"(<path d="M{} {}V{}H{}" fill="none" stroke="#333333"/>)"
-                     "\n",
-                     kLeft, kTop, bottom, end);
-  out += text((kLeft + end) / 2, kHeight - 18, "middle", x.label);
-  out += text(20, (kTop + bottom) / 2, "middle", y.label,
-              fmt::format(R"x(transform="rotate(-90 20 {:.1f})")x", (kTop + bottom) / 2));
-
-  for (std::size_t i = 0; i < series.size(); ++i) {
-    const char* colour = kColours[i % kColours.size()];
-    std::string path;
-    for (const Point& point : series[i].points) {
-      if (!std::isfinite(point.x) || !std::isfinite(point.y)) continue;
-      path +=
-          fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", across(point.x), up(point.y));
-      if (!series[i].line) out += mark(i, across(point.x), up(point.y), colour);
-    }
-    if (series[i].line) {
-      out +=
-          fmt::format(R"(<path d="{}" fill="none" stroke="{}" stroke-width="2"/>)", path, colour);
-    }
-    const double row = kTop + 14 + 22 * static_cast<double>(i);
-    out += series[i].line ? fmt::format(R"(<path d="M{} {}h18" stroke="{}" stroke-width="2"/>)",
-                                        end + 14, row - 4, colour)
-                          : mark(i, end + 23, row - 4, colour);
-    out += text(end + 40, row, "start", series[i].name);
-  }
-  for (const Note& note : notes) {
-    const bool rightwards = across(note.at.x) < (kLeft + end) / 2;
-    out += fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="9" fill="none" stroke="#333333"/>)",
-                       across(note.at.x), up(note.at.y));
-    out += text(across(note.at.x) + (rightwards ? 14 : -14), up(note.at.y) + 18,
-                rightwards ? "start" : "end", note.text, R"(font-size="12")");
-  }
-  return out + "</svg>\n";
+  const Drawing drawing(*this, all);
+  return out + drawing.axes() + drawing.series() + drawing.notes() + "</svg>\n";
 }
 
 }  // namespace starling

@@ -14,10 +14,11 @@ struct Plot {
     double x;
     double y;
   };
+  enum class Kind { marks, line, bars };
   struct Series {
     std::string name;
     std::vector<Point> points;
-    bool line = false;  // joined by a line; else marks only
+    Kind kind = Kind::marks;
   };
   struct Note {
     Point at;
@@ -33,6 +34,9 @@ struct Plot {
   Axis x, y;
   std::vector<Series> series;
   std::vector<Note> notes;
+  // Names for the places 0, 1, 2 ... along the x axis, in place of numbers; notes then stand above
+  // them.
+  std::vector<std::string> categories;
 
   std::string svg() const;
 };

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/check.h"
+#include "report/escape.h"
 
 namespace starling {
 
@@ -85,6 +86,19 @@ std::string Table::csv() const {
   line(header_);
   for (const auto& row : rows_) line(row);
   return out;
+}
+
+std::string Table::html() const {
+  const auto row = [](const std::vector<std::string>& cells, const char* tag) {
+    std::string line = "<tr>";
+    for (const std::string& cell : cells) {
+      line += fmt::format("<{0}>{1}</{0}>", tag, escaped_for_markup(cell));
+    }
+    return line + "</tr>\n";
+  };
+  std::string out = "<table>\n" + row(header_, "th");
+  for (const std::vector<std::string>& cells : rows_) out += row(cells, "td");
+  return out + "</table>";
 }
 
 }  // namespace starling

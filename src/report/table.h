@@ -15,6 +15,7 @@ class Table {
   std::string text() const;
   std::string markdown() const;
   std::string csv() const;
+  std::string html() const;
 
  private:
   std::vector<std::size_t> widths() const;

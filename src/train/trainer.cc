@@ -71,10 +71,11 @@ json by_purpose(const Ledger& ledger, Direction direction) {
 
 // Each second, what has gone over the network so far. Runs whenever the loop does.
 Task<> report_network(Dist& dist) {
-  for (Time next = dist.loop().now();; next += std::chrono::seconds(1)) {
+  const Time start = dist.loop().now();
+  for (Time next = start;; next += std::chrono::seconds(1)) {
     co_await sleep_until(dist.loop(), next);
     json event = {{"event", "network"},
-                  {"time", seconds(dist.loop().now())},
+                  {"time", seconds(dist.loop().now() - start)},
                   {"sent", by_purpose(dist.comm().ledger(), Direction::sent)},
                   {"received", by_purpose(dist.comm().ledger(), Direction::received)}};
     if (const auto kernel = own_counters(dist.job().interface)) {
@@ -115,30 +116,31 @@ json list(const std::vector<WorkerResult>& workers, T WorkerResult::*field) {
   return values;
 }
 
-json as_json(const ServerReport& report) {
-  const auto last = std::ranges::find_if(report.staleness.rbegin(), report.staleness.rend(),
+template <class Counts>
+std::vector<std::uint64_t> without_zeros_behind(const Counts& counts) {
+  const auto last = std::ranges::find_if(counts.rbegin(), counts.rend(),
                                          [](std::uint64_t count) { return count > 0; });
+  return {counts.begin(), last.base()};
+}
+
+json as_json(const ServerReport& report) {
   const double applied = static_cast<double>(std::max<std::uint64_t>(1, report.applied));
-  return {
-      {"updates", report.updates},
-      {"gradients_applied", report.applied},
-      {"gradients_dropped", report.dropped},
-      {"staleness_mean", static_cast<double>(report.staleness_sum) / applied},
-      {"staleness_max", report.staleness_max},
-      {"staleness_histogram", std::vector<std::uint64_t>(report.staleness.begin(), last.base())}};
+  return {{"updates", report.updates},
+          {"gradients_applied", report.applied},
+          {"gradients_dropped", report.dropped},
+          {"staleness_mean", static_cast<double>(report.staleness_sum) / applied},
+          {"staleness_max", report.staleness_max},
+          {"staleness_histogram", without_zeros_behind(report.staleness)}};
 }
 
 json as_json(const MixReport& report) {
-  const auto last = std::ranges::find_if(report.staleness.rbegin(), report.staleness.rend(),
-                                         [](std::uint64_t count) { return count > 0; });
   const double models = static_cast<double>(std::max<std::uint64_t>(1, report.models));
-  return {
-      {"rounds", report.rounds},
-      {"skipped", report.skipped},
-      {"models", report.models},
-      {"staleness_mean", static_cast<double>(report.staleness_sum) / models},
-      {"staleness_max", report.staleness_max},
-      {"staleness_histogram", std::vector<std::uint64_t>(report.staleness.begin(), last.base())}};
+  return {{"rounds", report.rounds},
+          {"skipped", report.skipped},
+          {"models", report.models},
+          {"staleness_mean", static_cast<double>(report.staleness_sum) / models},
+          {"staleness_max", report.staleness_max},
+          {"staleness_histogram", without_zeros_behind(report.staleness)}};
 }
 
 Shards shards_for(const Settings& settings, const Images& train) {

@@ -17,9 +17,10 @@ class InALab : public testing::Test {
     if (::geteuid() != 0) GTEST_SKIP() << "building a lab takes root";
   }
   json train(std::vector<std::string> how) {
-    std::vector<std::string> words = {"train", "--json", "--data", "synthetic", "--samples", "600",
-                                      "--epochs", "1", "--workers", "3", "--run",
-                                      (folder_.path() / "run").string()};
+    std::vector<std::string> words = {"train",     "--json",    "--data",
+                                      "synthetic", "--samples", "600",
+                                      "--epochs",  "1",         "--workers",
+                                      "3",         "--run",     (folder_.path() / "run").string()};
     words.insert(words.end(), how.begin(), how.end());
     const Ran ran = starling_program(words, 120s);
     EXPECT_EQ(ran.status, "exit 0") << ran.err;
@@ -47,10 +48,10 @@ TEST_F(InALab, ParameterServersHaveHostsToo) {
 
 TEST_F(InALab, WhatCannotBeIsRefusedInOneLine) {
   for (const char* lab : {"nosuch", "2x100mbit", "100"}) {
-    const Ran ran = starling_program({"train", "--data", "synthetic", "--samples", "600",
-                                      "--workers", "3", "--lab", lab, "--run",
-                                      (folder_.path() / "run").string()},
-                                     60s);
+    const Ran ran =
+        starling_program({"train", "--data", "synthetic", "--samples", "600", "--workers", "3",
+                          "--lab", lab, "--run", (folder_.path() / "run").string()},
+                         60s);
     EXPECT_EQ(ran.status, "exit 1") << lab;
     EXPECT_TRUE(ran.in_one_error_line()) << ran.err;
   }

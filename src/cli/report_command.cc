@@ -1,0 +1,82 @@
+// starling report: one page about one run or several, with figures and tables beside it.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "report/run_report.h"
+
+namespace starling {
+
+namespace {
+
+struct ReportCommand {
+  std::vector<std::string> runs;
+  std::string baseline;
+  std::string folder = "report";
+  bool print_json = false;
+};
+
+void write(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream stream(file);
+  stream << text << std::flush;
+  if (!stream) {
+    throw Error(fmt::format("cannot write {}", file.string()), "choose another folder with --out");
+  }
+}
+
+void report_runs(const ReportCommand& command) {
+  std::vector<RunData> runs;
+  for (const std::string& folder : command.runs) runs.push_back(read_run(folder));
+  std::size_t baseline = 0;
+  if (!command.baseline.empty()) {
+    const RunData wanted = read_run(command.baseline);
+    while (baseline < runs.size() && runs[baseline].name != wanted.name) ++baseline;
+    if (baseline == runs.size()) runs.push_back(wanted);
+  }
+  const RunReport report = report_on(runs, baseline);
+  const std::filesystem::path folder = command.folder;
+  std::error_code shown_by_write;
+  std::filesystem::create_directories(folder, shown_by_write);
+  write(folder / "index.html", report.html);
+  write(folder / "comparison.md", report.comparison.markdown());
+  write(folder / "comparison.csv", report.comparison.csv());
+  for (const Figure& figure : report.figures) {
+    const std::string svg = figure.plot.svg();
+    write(folder / (figure.name + ".svg"), svg);
+    write_png(svg, folder / (figure.name + ".png"));
+  }
+  const std::string page = (folder / "index.html").string();
+  if (command.print_json) {
+    fmt::print("{}\n", nlohmann::json{{"page", page},
+                                      {"runs", runs.size()},
+                                      {"figures", report.figures.size()}}
+                           .dump());
+  } else {
+    fmt::print("{}\n{}: {} figures, also as SVG and PNG beside it\n", report.comparison.text(),
+               page, report.figures.size());
+  }
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app) {
+  auto command = std::make_shared<ReportCommand>();
+  CLI::App* report =
+      app.add_subcommand("report", "Put runs beside each other on one page, with figures");
+  report->footer(
+      "Example:\n"
+      "  starling report runs/*\n"
+      "  starling report runs/pairwise runs/horovod --baseline runs/horovod --out comparison");
+  report->add_option("runs", command->runs, "run folders")->required();
+  report->add_option("--baseline", command->baseline,
+                     "the run that savings are against; by default the first");
+  report->add_option("--out", command->folder, "where the page and the figures go")
+      ->capture_default_str();
+  report->add_flag("--json", command->print_json, "print JSON");
+  report->callback([command] { report_runs(*command); });
+}
+
+}  // namespace starling

@@ -1,0 +1,29 @@
+// What a run folder holds, read back. Runs may have been cut off at any time, and their files may be
+// anybody's: lines that are not whole JSON objects are passed over, what is missing is empty.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace starling {
+
+struct RunData {
+  std::string name;                     // of its folder
+  std::string settings;                 // as TOML
+  nlohmann::json summary;               // an object, empty if the run did not end
+  std::vector<nlohmann::json> metrics;  // of the lead, over time
+  std::vector<nlohmann::json> network;  // of every worker, each second
+};
+
+// Throws Error if there is no run in that folder.
+RunData read_run(const std::filesystem::path& folder);
+
+// A number in an object, or the fallback, whatever stands there.
+double number_in(const nlohmann::json& object, const char* key, double fallback = 0);
+// The sum of a list of numbers, e.g. over the workers.
+double sum_in(const nlohmann::json& object, const char* key);
+
+}  // namespace starling

@@ -1,0 +1,234 @@
+#include "report/run_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/units.h"
+#include "report/escape.h"
+
+namespace starling {
+
+namespace {
+
+using nlohmann::json;
+
+std::string seconds(double value) { return fmt::format("{:g} s", value); }
+std::string bytes(double value) { return format_bytes(value); }
+std::string plain(double value) { return fmt::format("{:g}", value); }
+
+double wire_in(const json& counts) {
+  double sum = 0;
+  if (!counts.is_object()) return sum;
+  for (const json& purpose : counts) sum += number_in(purpose, "wire");
+  return sum;
+}
+
+// How much every worker had sent at a time: the last count of each before it.
+double sent_by_all_until(const RunData& run, double time) {
+  std::map<int, double> sent;
+  for (const json& line : run.network) {
+    if (number_in(line, "time") > time) continue;
+    sent[static_cast<int>(number_in(line, "rank"))] = wire_in(line.value("sent", json()));
+  }
+  double sum = 0;
+  for (const auto& [rank, count] : sent) sum += count;
+  return sum;
+}
+
+// One line a run, from the lines of its metrics that have the value.
+template <class X>
+Plot over_metrics(std::span<const RunData> runs, const char* key, double scale, const X& x) {
+  Plot plot;
+  for (const RunData& run : runs) {
+    Plot::Series series{run.name, {}, Plot::Kind::line};
+    for (const json& line : run.metrics) {
+      if (!line.contains(key)) continue;
+      series.points.push_back({x(run, line), number_in(line, key) * scale});
+    }
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+double time_of(const RunData&, const json& line) { return number_in(line, "time"); }
+
+Figure accuracy_over_time(std::span<const RunData> runs) {
+  Plot plot = over_metrics(runs, "accuracy", 100, time_of);
+  plot.title = "Accuracy over time";
+  plot.x = {"time (s)", false, seconds};
+  plot.y = {"accuracy (%)", false, plain};
+  return {"accuracy-time", "Accuracy on the test samples, over the time since training began.",
+          plot};
+}
+
+Figure accuracy_over_bytes(std::span<const RunData> runs) {
+  Plot plot = over_metrics(runs, "accuracy", 100, [](const RunData& run, const json& line) {
+    return std::max(1.0, sent_by_all_until(run, number_in(line, "time")));
+  });
+  plot.title = "Accuracy over bytes";
+  plot.x = {"sent by all workers, on the wire", true, bytes};
+  plot.y = {"accuracy (%)", false, plain};
+  return {"accuracy-bytes", "The same, over what all workers had sent by then.", plot};
+}
+
+Figure loss_over_time(std::span<const RunData> runs) {
+  Plot plot = over_metrics(runs, "loss", 1, time_of);
+  plot.title = "Training loss over time";
+  plot.x = {"time (s)", false, seconds};
+  plot.y = {"loss", false, plain};
+  return {"loss", "The loss on the lead's training batches.", plot};
+}
+
+Figure spread_over_time(std::span<const RunData> runs) {
+  Plot plot = over_metrics(runs, "spread", 100, time_of);
+  plot.title = "Spread between workers";
+  plot.x = {"time (s)", false, seconds};
+  plot.y = {"distance from the mean (% of its length)", false, plain};
+  return {"spread", "How far the workers' models were from their mean.", plot};
+}
+
+// Bytes each second, a line a worker.
+Figure network_of(const RunData& run, std::size_t number) {
+  std::map<int, Plot::Series> workers;
+  std::map<int, Plot::Point> before;
+  for (const json& line : run.network) {
+    const int rank = static_cast<int>(number_in(line, "rank"));
+    const Plot::Point now{number_in(line, "time"), wire_in(line.value("sent", json()))};
+    Plot::Series& series = workers[rank];
+    series.name = fmt::format("worker {}", rank);
+    series.kind = Plot::Kind::line;
+    if (const auto last = before.find(rank); last != before.end() && now.x > last->second.x) {
+      series.points.push_back({now.x, (now.y - last->second.y) / (now.x - last->second.x)});
+    }
+    before[rank] = now;
+  }
+  Plot plot;
+  plot.title = fmt::format("Network activity: {}", run.name);
+  plot.x = {"time (s)", false, seconds};
+  plot.y = {"sent each second", false, [](double rate) { return format_bytes(rate) + "/s"; }};
+  for (auto& [rank, series] : workers) plot.series.push_back(std::move(series));
+  return {fmt::format("network-{}", number), "What each worker sent, second by second.", plot};
+}
+
+Figure staleness_of(const RunData& run, std::size_t number) {
+  Plot plot;
+  plot.title = fmt::format("Staleness: {}", run.name);
+  plot.y = {"count", false, plain};
+  const bool servers = run.summary.contains("servers");
+  plot.x.label = servers ? "updates between reading and writing" : "steps behind the reader";
+  Plot::Series series{servers ? "gradients" : "models", {}, Plot::Kind::bars};
+  const json source = run.summary.value(servers ? "servers" : "mixing", json::object());
+  const json counts = source.is_object() ? source.value("staleness_histogram", json()) : json();
+  if (counts.is_array()) {
+    for (const json& count : counts) {
+      const double place = static_cast<double>(series.points.size());
+      series.points.push_back({place, count.is_number() ? count.get<double>() : 0});
+    }
+  }
+  plot.series.push_back(std::move(series));
+  return {fmt::format("staleness-{}", number), "How stale what was applied was.", plot};
+}
+
+// The figure of the pair-wise averaging paper: network activity as bars, accuracy written on them.
+Figure activity_and_accuracy(std::span<const RunData> runs) {
+  Plot plot;
+  plot.title = "Network activity and accuracy";
+  plot.y = {"sent by all workers, on the wire", false, bytes};
+  Plot::Series series{"bytes sent", {}, Plot::Kind::bars};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Plot::Point top{static_cast<double>(i), sum_in(runs[i].summary, "wire_bytes_sent")};
+    series.points.push_back(top);
+    plot.categories.push_back(runs[i].name);
+    if (runs[i].summary.contains("accuracy")) {
+      plot.notes.push_back(
+          {top, fmt::format("{:.2f} %", number_in(runs[i].summary, "accuracy") * 100)});
+    }
+  }
+  plot.series.push_back(std::move(series));
+  return {"activity", "All bytes sent, with the accuracy that was reached.", plot};
+}
+
+Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
+  Table table({"run", "strategy", "workers", "accuracy", "time", "samples/s", "computing", "waiting",
+               "sent by all", "saving"});
+  const double reference = sum_in(runs[baseline].summary, "wire_bytes_sent");
+  for (const RunData& run : runs) {
+    const json& summary = run.summary;
+    if (!summary.contains("accuracy")) {
+      table.add({run.name, "(did not end)", "", "", "", "", "", "", "", ""});
+      continue;
+    }
+    const double sent = sum_in(summary, "wire_bytes_sent");
+    const double workers = std::max(1.0, number_in(summary, "workers"));
+    const double time = number_in(summary, "seconds");
+    const double waiting = time > 0 ? sum_in(summary, "waited_seconds") / workers / time : 0;
+    const json strategy = summary.value("strategy", json());
+    table.add({run.name, strategy.is_string() ? strategy.get<std::string>() : "?",
+               fmt::format("{:g}", workers),
+               fmt::format("{:.2f} %", number_in(summary, "accuracy") * 100),
+               fmt::format("{:.1f} s", time), format_count(number_in(summary, "samples_per_second")),
+               fmt::format("{:.0f} %", (1 - waiting) * 100), fmt::format("{:.0f} %", waiting * 100),
+               format_bytes(sent),
+               reference > 0 ? fmt::format("{:.1f} %", (1 - sent / reference) * 100 + 0.0) : "-"});
+  }
+  return table;
+}
+
+constexpr const char* kStyle = R"(
+:root { color-scheme: light dark; --ink: #1b1b1b; --paper: #ffffff; --line: #cccccc; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181b; --line: #444444; } }
+body { font: 16px/1.5 "DejaVu Sans", Helvetica, Arial, sans-serif; color: var(--ink);
+  background: var(--paper); max-width: 960px; margin: 0 auto; padding: 1rem; }
+figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; border-radius: 6px; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; }
+th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } pre { overflow-x: auto; font-size: 13px; }
+)";
+
+std::string page_of(std::span<const RunData> runs, std::size_t baseline, const RunReport& report) {
+  std::string html = fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>Starling: {} runs</title>\n<style>{}</style></head><body>\n<h1>{} run{}</h1>\n",
+      runs.size(), kStyle, runs.size(), runs.size() == 1 ? "" : "s");
+  html += "<div class=\"wide\">" + report.comparison.html() + "</div>\n";
+  html += fmt::format(
+      "<p>Savings are against {}. Computing and waiting are shares of a worker's time.</p>\n",
+      escaped_for_markup(runs[baseline].name));
+  for (const Figure& figure : report.figures) {
+    html += fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n", figure.plot.svg(),
+                        escaped_for_markup(figure.caption));
+  }
+  html += "<h2>Settings</h2>\n";
+  for (const RunData& run : runs) {
+    html += fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n",
+                        escaped_for_markup(run.name), escaped_for_markup(run.settings));
+  }
+  return html + "</body></html>\n";
+}
+
+}  // namespace
+
+RunReport report_on(std::span<const RunData> runs, std::size_t baseline) {
+  RunReport report{{}, comparison_of(runs, baseline), ""};
+  const auto has = [&](const char* key) {
+    return std::ranges::any_of(runs, [&](const RunData& run) {
+      return std::ranges::any_of(run.metrics, [&](const json& line) { return line.contains(key); });
+    });
+  };
+  report.figures = {activity_and_accuracy(runs), accuracy_over_time(runs),
+                    accuracy_over_bytes(runs), loss_over_time(runs)};
+  if (has("spread")) report.figures.push_back(spread_over_time(runs));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    report.figures.push_back(network_of(runs[i], i + 1));
+    if (runs[i].summary.contains("servers") || runs[i].summary.contains("mixing")) {
+      report.figures.push_back(staleness_of(runs[i], i + 1));
+    }
+  }
+  report.html = page_of(runs, baseline, report);
+  return report;
+}
+
+}  // namespace starling
