@@ -50,10 +50,10 @@ void report_runs(const ReportCommand& command) {
   }
   const std::string page = (folder / "index.html").string();
   if (command.print_json) {
-    fmt::print("{}\n", nlohmann::json{{"page", page},
-                                      {"runs", runs.size()},
-                                      {"figures", report.figures.size()}}
-                           .dump());
+    fmt::print(
+        "{}\n",
+        nlohmann::json{{"page", page}, {"runs", runs.size()}, {"figures", report.figures.size()}}
+            .dump());
   } else {
     fmt::print("{}\n{}: {} figures, also as SVG and PNG beside it\n", report.comparison.text(),
                page, report.figures.size());

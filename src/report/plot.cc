@@ -163,7 +163,7 @@ class Drawing {
       const bool rightwards = x < (kLeft + kEnd) / 2;
       out += fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="9" fill="none" stroke="#333333"/>)",
                          x, y);
-      out += text(x + (rightwards ? 14 : -14), y + 18, rightwards ? "start" : "end", note.text,
+      out += text(x + (rightwards ? 16 : -16), y - 10, rightwards ? "start" : "end", note.text,
                   R"(font-size="12")");
     }
     return out;

@@ -1,5 +1,5 @@
-// What a run folder holds, read back. Runs may have been cut off at any time, and their files may be
-// anybody's: lines that are not whole JSON objects are passed over, what is missing is empty.
+// What a run folder holds, read back. Runs may have been cut off at any time, and their files may
+// be anybody's: lines that are not whole JSON objects are passed over, what is missing is empty.
 #pragma once
 
 #include <cstdint>

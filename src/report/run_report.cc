@@ -151,8 +151,8 @@ Figure activity_and_accuracy(std::span<const RunData> runs) {
 }
 
 Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
-  Table table({"run", "strategy", "workers", "accuracy", "time", "samples/s", "computing", "waiting",
-               "sent by all", "saving"});
+  Table table({"run", "strategy", "workers", "accuracy", "time", "samples/s", "computing",
+               "waiting", "sent by all", "saving"});
   const double reference = sum_in(runs[baseline].summary, "wire_bytes_sent");
   for (const RunData& run : runs) {
     const json& summary = run.summary;
@@ -168,7 +168,8 @@ Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
     table.add({run.name, strategy.is_string() ? strategy.get<std::string>() : "?",
                fmt::format("{:g}", workers),
                fmt::format("{:.2f} %", number_in(summary, "accuracy") * 100),
-               fmt::format("{:.1f} s", time), format_count(number_in(summary, "samples_per_second")),
+               fmt::format("{:.1f} s", time),
+               format_count(number_in(summary, "samples_per_second")),
                fmt::format("{:.0f} %", (1 - waiting) * 100), fmt::format("{:.0f} %", waiting * 100),
                format_bytes(sent),
                reference > 0 ? fmt::format("{:.1f} %", (1 - sent / reference) * 100 + 0.0) : "-"});

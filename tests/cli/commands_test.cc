@@ -98,6 +98,25 @@ TEST(Systems, ThatDoNotExistAreAnsweredWithThoseThatDo) {
   }
 }
 
+TEST(Graph, SaysHowFastItBringsWorkersTogether) {
+  const Ran ran = starling_program({"graph", "window", "--workers", "6", "--json"});
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  EXPECT_NEAR(json::parse(ran.out)["spectral_gap"].get<double>(), 0.13397, 1e-4) << ran.out;
+  const Ran all = starling_program({"graph"});
+  for (const char* name : {"window", "closed-ring", "exponential", "tree", "star", "mesh"}) {
+    EXPECT_NE(all.out.find(name), std::string::npos) << all.out;
+  }
+  const Ran wrong = starling_program({"graph", "nosuch"});
+  EXPECT_EQ(wrong.status, "exit 1");
+  EXPECT_TRUE(wrong.in_one_error_line()) << wrong.err;
+}
+
+TEST(Report, RefusesWhatIsNoRun) {
+  const Ran ran = starling_program({"report", "/nonexistent"});
+  EXPECT_EQ(ran.status, "exit 1");
+  EXPECT_TRUE(ran.in_one_error_line()) << ran.err;
+}
+
 TEST(MeasureSlow, TellsWhatEachScheduleKeepsOfItsPace) {
   TemporaryFolder folder;
   const std::string path = (folder.path() / "slow").string();

@@ -1,0 +1,114 @@
+#include "report/run_report.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+
+namespace starling {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunFolders : public testing::Test {
+ protected:
+  RunFolders() : folder_(fs::temp_directory_path() / "starling_run_report_test") {
+    fs::remove_all(folder_);
+  }
+  ~RunFolders() override { fs::remove_all(folder_); }
+
+  fs::path run(const std::string& name, const std::string& metrics, const std::string& network,
+               const std::string& summary) {
+    fs::create_directories(folder_ / name);
+    std::ofstream(folder_ / name / "settings.toml") << "lr = 0.1\nmodel = '<b>&'\n";
+    std::ofstream(folder_ / name / "metrics.jsonl") << metrics;
+    std::ofstream(folder_ / name / "network.jsonl") << network;
+    if (!summary.empty()) std::ofstream(folder_ / name / "summary.json") << summary;
+    return folder_ / name;
+  }
+  fs::path whole_run(const std::string& name, double bytes) {
+    return run(name,
+               R"({"time":1,"loss":2.0}
+{"time":2,"loss":1.0,"accuracy":0.5,"spread":0.1}
+{"time":3,"loss":0.5,"accuracy":0.9,"spread":0.05}
+)",
+               R"({"time":0,"rank":0,"sent":{"weights":{"wire":0,"payload":0}}}
+{"time":1,"rank":0,"sent":{"weights":{"wire":1000,"payload":900}}}
+{"time":2,"rank":0,"sent":{"weights":{"wire":3000,"payload":2900}}}
+)",
+               fmt_summary(bytes));
+  }
+  static std::string fmt_summary(double bytes) {
+    return R"({"strategy":"mix","workers":2,"accuracy":0.9,"seconds":3,"samples_per_second":100,
+      "waited_seconds":[1,2],"mixing":{"staleness_histogram":[5,3,1]},"wire_bytes_sent":[)" +
+           std::to_string(bytes / 2) + "," + std::to_string(bytes / 2) + "]}";
+  }
+
+  fs::path folder_;
+};
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+const Figure& figure(const RunReport& report, const std::string& name) {
+  return *std::ranges::find(report.figures, name, &Figure::name);
+}
+
+TEST_F(RunFolders, AreComparedWithTheBaseline) {
+  const std::vector<RunData> runs = {read_run(whole_run("one", 1000)),
+                                     read_run(whole_run("two", 250))};
+  const std::string table = report_on(runs, 0).comparison.csv();
+  EXPECT_NE(table.find("two,mix,2,90.00 %,3.0 s,100,50 %,50 %,250 B,75.0 %"), std::string::npos)
+      << table;
+  EXPECT_NE(report_on(runs, 1).comparison.csv().find("1.0 KB,-300.0 %"), std::string::npos);
+}
+
+TEST_F(RunFolders, BecomeFiguresOfWhatTheyHold) {
+  const std::vector<RunData> runs = {read_run(whole_run("one", 1000))};
+  const RunReport report = report_on(runs, 0);
+  const auto& accuracy = figure(report, "accuracy-time").plot.series[0].points;
+  ASSERT_EQ(accuracy.size(), 2u);
+  EXPECT_EQ(accuracy[1].x, 3);
+  EXPECT_NEAR(accuracy[1].y, 90, 1e-9);
+  const auto& over_bytes = figure(report, "accuracy-bytes").plot.series[0].points;
+  EXPECT_EQ(over_bytes[0].x, 3000);
+  const auto& rates = figure(report, "network-1").plot.series[0].points;
+  ASSERT_EQ(rates.size(), 2u);
+  EXPECT_EQ(rates[1].y, 2000);
+  EXPECT_EQ(figure(report, "staleness-1").plot.series[0].points.size(), 3u);
+  EXPECT_EQ(figure(report, "activity").plot.series[0].points[0].y, 1000);
+  EXPECT_EQ(count(report.html, "<svg"), report.figures.size());
+}
+
+TEST_F(RunFolders, OfHostileNamesAndValuesDoNoHarm) {
+  const std::string name = "<img src=x onerror=alert(1)>";
+  const std::string nasty = R"({"strategy":"<script>","workers":"many","accuracy":null,
+    "wire_bytes_sent":{"a":1},"waited_seconds":["x"],"mixing":7})";
+  const std::vector<RunData> runs = {
+      read_run(run(name, "{\"time\":\"soon\",\"accuracy\":[]}\n[1]\n", "{\"sent\":3}\n", nasty))};
+  const RunReport report = report_on(runs, 0);
+  EXPECT_EQ(report.html.find("<img"), std::string::npos);
+  EXPECT_EQ(report.html.find("<script"), std::string::npos);
+  EXPECT_EQ(report.html.find("<b>&'"), std::string::npos);
+  EXPECT_NE(report.html.find("&lt;img"), std::string::npos);
+}
+
+TEST_F(RunFolders, WithoutDataOrCutOffInALineAreStillReported) {
+  const fs::path cut = run("cut", "{\"time\":1,\"accuracy\":0.5}\n{\"time\":2,\"accu", "{\"ti", "");
+  const std::vector<RunData> runs = {read_run(run("empty", "", "", "")), read_run(cut)};
+  EXPECT_EQ(runs[1].metrics.size(), 1u);
+  const RunReport report = report_on(runs, 0);
+  EXPECT_NE(report.comparison.csv().find("cut,(did not end)"), std::string::npos);
+  EXPECT_NE(figure(report, "network-1").plot.svg().find("no data"), std::string::npos);
+}
+
+TEST_F(RunFolders, ThatAreNoneAreRefused) {
+  EXPECT_THROW(read_run(folder_ / "nosuch"), Error);
+}
+
+}  // namespace
+}  // namespace starling
