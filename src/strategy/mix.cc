@@ -10,6 +10,7 @@
 #include "exchange/pairwise.h"
 #include "exchange/survivors.h"
 #include "exchange/vector_math.h"
+#include "mixing/half_mean.h"
 #include "strategy/mix_plan.h"
 #include "strategy/progress.h"
 #include "strategy/strategy.h"
@@ -66,6 +67,8 @@ class MixStrategy : public Strategy {
     if (progress_) {
       co_await progress_->settle();
       co_await mean_of_survivors(comm_, settings_.workers, replica.weights, mixing_->final_share());
+    } else if (settings_.codec != "raw") {
+      co_await half_mean_of_all(comm_, weights_channel(), replica.weights);
     } else {
       if (mixing_->final_share() != 1) scale(replica.weights, mixing_->final_share());
       co_await mean_of_all(comm_, weights_channel(), replica.weights);

@@ -106,9 +106,7 @@ TEST_F(RunFolders, WithoutDataOrCutOffInALineAreStillReported) {
   EXPECT_NE(figure(report, "network-1").plot.svg().find("no data"), std::string::npos);
 }
 
-TEST_F(RunFolders, ThatAreNoneAreRefused) {
-  EXPECT_THROW(read_run(folder_ / "nosuch"), Error);
-}
+TEST_F(RunFolders, ThatAreNoneAreRefused) { EXPECT_THROW(read_run(folder_ / "nosuch"), Error); }
 
 }  // namespace
 }  // namespace starling
