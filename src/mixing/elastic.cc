@@ -69,7 +69,8 @@ class ElasticMixing : public LetterMixing {
     const std::span<const float> values = model_in(letter, weights.size());
     if (letter.header.kind == kQuestion) return answer(letter, values, weights);
     subtract_scaled(weights, values, alpha_);
-    report_.mixed(age(letter.header.clock));
+    const double square = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+    report_.mixed(age(letter.header.clock), square);
     asked_.reset();
     return true;
   }

@@ -66,9 +66,13 @@ class PenaltyMixing : public LetterMixing {
 
   bool read(const Letter& letter, std::span<float> weights) override {
     const std::span<const float> model = model_in(letter, weights.size());
+    if (letter.header.kind == kWorkers && comm_.rank() != kMaster) {
+      throw Error(fmt::format("rank {} took rank {} for the master", letter.from, comm_.rank()),
+                  "all workers must run the same program with the same settings");
+    }
     if (letter.header.kind == kWorkers) {
+      note(letter, weights, model);
       hear(letter.from, model);
-      report_.mixed(age(letter.header.clock));
     } else {
       note(letter, weights, model);
       adopt(model, letter.header.clock);

@@ -180,7 +180,8 @@ std::vector<Lab> Lab::all() {
     if (lab == labs.end()) lab = labs.insert(labs.end(), Lab(name, 0));
     int host = 0;
     const char* const end = space.data() + space.size();
-    if (std::from_chars(space.data() + dash + 1, end, host).ptr == end) {
+    // A number beyond what we build is somebody else's.
+    if (std::from_chars(space.data() + dash + 1, end, host).ptr == end && host < kMostHosts) {
       lab->hosts_ = std::max(lab->hosts_, host + 1);
     }
   }

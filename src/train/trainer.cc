@@ -262,7 +262,9 @@ class Trainer {
   // from ours. Two workers are sqrt(2) times as far from each other as from the mean.
   double spread_from_models() {
     const MixReport* report = dist_.strategy().mix_report();
-    if (report == nullptr || report->models == seen_.models) return spread_;
+    if (report == nullptr || report->squared_distance_sum == seen_.squared_distance_sum) {
+      return NAN;  // none has come, or only changes of models, which tell no distance
+    }
     const double square = (report->squared_distance_sum - seen_.squared_distance_sum) /
                           static_cast<double>(report->models - seen_.models);
     seen_ = *report;
@@ -297,7 +299,9 @@ class Trainer {
     if (evaluation) {
       event["accuracy"] = accuracy_;
       event["test_loss"] = loss_;
-      if (dist_.strategy().mix_report() != nullptr) event["spread"] = spread_;
+      if (dist_.strategy().mix_report() != nullptr && std::isfinite(spread_)) {
+        event["spread"] = spread_;
+      }
     }
     report_event(dist_.job(), event);
   }

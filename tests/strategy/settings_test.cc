@@ -436,8 +436,14 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
               }),
               "mixing = penalty goes through a centre; use graph star");
   }
-  EXPECT_EQ(check_mixing([](Settings& s) { s.period = 4, s.period_down = 6; }),
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.graph = "tree", s.mixing = "elastic-push", s.schedule = "async";
+              s.period = 4, s.period_down = 6;
+            }),
             "period_down = 6 is no multiple of period = 4; make it one");
+  EXPECT_EQ(check_mixing([](Settings& s) { s.period_down = 6; }),
+            "period_down = 6 goes with elastic-push in a tree; leave it out, or use mixing "
+            "elastic-push and graph tree");
   for (const char* strategy : {"pairwise", "allreduce", "single"}) {
     EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.graph = "mesh"; }),
               fmt::format("graph, mixing and schedule go with mix, not with {}; leave them out, or "
