@@ -20,6 +20,8 @@ struct LabCommand {
   int hosts = 6;
   std::string rate = "100mbit";
   std::string name;
+  std::vector<std::string> slow;
+  std::string memory;
   bool print_json = false;
 };
 
@@ -34,6 +36,13 @@ std::string free_name() {
 void lab_up(const LabCommand& command) {
   LabSpec spec = parse_lab_spec(command.rate);
   spec.hosts = command.hosts;
+  for (const std::string& slow : command.slow) {
+    if (!spec.limits.slow.insert(parse_slow_host(slow)).second) {
+      throw Error(fmt::format("--slow {}: that host is slowed down already", slow),
+                  "name each host once");
+    }
+  }
+  if (!command.memory.empty()) spec.limits.memory_bytes = parse_host_memory(command.memory);
   const Lab lab = Lab::up(command.name.empty() ? free_name() : command.name, spec);
   if (command.print_json) {
     fmt::print("{}\n", json{{"lab", lab.name()}, {"hosts", lab.hosts()}}.dump());
@@ -45,15 +54,25 @@ void lab_up(const LabCommand& command) {
              lab.name(), lab.hosts(), lab.name());
 }
 
+std::string in_words(const HostLimits& limits) {
+  std::string words;
+  if (limits.cores > 0) words = fmt::format("{:.3g} cores", limits.cores);
+  if (limits.memory_bytes > 0) {
+    words += (words.empty() ? "" : ", ") + format_bytes(static_cast<double>(limits.memory_bytes));
+  }
+  return words.empty() ? "none" : words;
+}
+
 void lab_status(const LabCommand& command) {
-  Table table({"lab", "host", "address", "rate", "processes", "sent", "received"});
+  Table table({"lab", "host", "address", "rate", "limits", "processes", "sent", "received"});
   json rows = json::array();
   for (const Lab& lab : Lab::all()) {
     const std::string rate = lab.rate();
     for (int host = 0; host < lab.hosts(); ++host) {
       const Lab::Counters counters = lab.counters(host);
       const std::size_t processes = lab.processes(host).size();
-      table.add({lab.name(), std::to_string(host), lab.address(host), rate,
+      const HostLimits limits = lab.limits(host);
+      table.add({lab.name(), std::to_string(host), lab.address(host), rate, in_words(limits),
                  std::to_string(processes), format_bytes(static_cast<double>(counters.sent_bytes)),
                  format_bytes(static_cast<double>(counters.received_bytes))});
       rows.push_back({{"lab", lab.name()},
@@ -63,6 +82,8 @@ void lab_status(const LabCommand& command) {
                       {"processes", processes},
                       {"sent_bytes", counters.sent_bytes},
                       {"received_bytes", counters.received_bytes}});
+      if (limits.cores > 0) rows.back()["cores"] = limits.cores;
+      if (limits.memory_bytes > 0) rows.back()["memory_bytes"] = limits.memory_bytes;
     }
   }
   if (command.print_json) {
@@ -104,7 +125,14 @@ void add_lab_command(CLI::App& app) {
   up->add_option("--rate", command->rate, "of each host's link, e.g. 10mbit")
       ->capture_default_str();
   up->add_option("--name", command->name, "its name; by default lab1, lab2 ...");
-  up->footer("Example:\n  starling lab up --hosts 4 --rate 10mbit");
+  up->add_option("--slow", command->slow,
+                 "slow a host down, e.g. 3:5 for host 3, which gets a fifth of one core; several "
+                 "may be given");
+  up->add_option("--memory", command->memory,
+                 "how much each host has, e.g. 1g or 512MB; who takes more is killed");
+  up->footer(
+      "Example:\n  starling lab up --hosts 4 --rate 10mbit\n"
+      "  starling lab up --hosts 4 --slow 1:2 --slow 3:5 --memory 1g");
   up->callback([command] { lab_up(*command); });
   CLI::App* status = lab->add_subcommand("status", "Show all hosts of all labs");
   status->callback([command] { lab_status(*command); });

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "net/lab.h"
 
 namespace starling {
 
@@ -23,6 +24,10 @@ void LaunchFlags::add_to(CLI::App& command) {
   command.add_option("--lab", lab_,
                      "run on hosts of their own with slow links, e.g. 6x100mbit, or on a lab that "
                      "is up (see `starling lab`); needs root");
+  command.add_option(
+      "--memory", memory_,
+      "with --lab 6x100mbit: how much each host has, e.g. 1g or 512MB; a worker that "
+      "takes more is killed");
   command.add_option("--timeout", timeout_seconds_, "seconds that one exchange may take")
       ->check(CLI::Range(1, 86'400));
 }
@@ -34,6 +39,12 @@ LaunchPlan LaunchFlags::plan() const {
   plan.rendezvous = rendezvous_;
   plan.timeout = std::chrono::seconds(timeout_seconds_);
   plan.lab = lab_;
+  if (!memory_.empty()) {
+    if (lab_.empty()) {
+      throw Error("--memory is for the hosts of a lab", "give --lab too, e.g. --lab 6x100mbit");
+    }
+    plan.host_memory_bytes = parse_host_memory(memory_);
+  }
   if (machines_ == 1) return plan;
   if (!lab_.empty()) throw Error("a lab is on one machine", "leave out --machines, or --lab");
   if (machine_ < 0 || machine_ >= machines_) {

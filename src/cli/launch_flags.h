@@ -20,6 +20,7 @@ class LaunchFlags {
   std::string secret_file_;
   int timeout_seconds_ = 60;
   std::string lab_;
+  std::string memory_;
 };
 
 }  // namespace starling

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "net/join.h"
+#include "net/timeline_file.h"
 #include "net/worker_events.h"
 #include "strategy/server_plan.h"
 
@@ -27,6 +28,7 @@ void serve_once() {
     options.timeout = job.timeout;
     TcpLoop loop;
     Membership member = join(loop, job);
+    const TimelineFile timeline(job, member.comm());
     Server server(member.comm(), options);
     loop.run(server.serve());
   } catch (const std::exception& error) {

@@ -44,14 +44,13 @@ class CompressedMixing : public Mixing {
 
   Task<> mix(std::span<float> weights, std::uint64_t) override {
     ++report_.rounds;
-    std::ranges::copy(weights, difference_.begin());
-    subtract_scaled(difference_, own_, 1);
-    codec_->encode(difference_, code_);
+    encode(weights);
     std::vector<Task<>> messages;
     for (int rank : graph_.tells(comm_.rank())) messages.push_back(tell(rank));
     for (Neighbour& neighbour : heard_) messages.push_back(hear(neighbour));
     co_await all(std::move(messages));
 
+    const auto decoding = comm_.record(Timeline::Kind::encode, "decode");
     codec_->add_decoded(code_, own_);
     for (Neighbour& neighbour : heard_) {
       codec_->add_decoded(neighbour.code, neighbour.copy);
@@ -68,6 +67,13 @@ class CompressedMixing : public Mixing {
     std::vector<float> copy;  // what we believe it has
     std::vector<std::byte> code;
   };
+
+  void encode(std::span<const float> weights) {
+    const auto encoding = comm_.record(Timeline::Kind::encode, "encode");
+    std::ranges::copy(weights, difference_.begin());
+    subtract_scaled(difference_, own_, 1);
+    codec_->encode(difference_, code_);
+  }
 
   Task<> tell(int rank) {
     auto bytes = static_cast<std::uint32_t>(code_.size());

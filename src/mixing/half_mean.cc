@@ -17,6 +17,7 @@ Task<> half_mean_of_all(Comm& comm, Channel channel, std::span<float> weights) {
   std::vector<std::byte> code(codec->largest_code_bytes(weights.size()));
   std::vector<float> rounded(weights.size());
   const auto encode = [&] {
+    const auto encoding = comm.record(Timeline::Kind::encode, "encode");
     std::ranges::copy(weights, rounded.begin());
     codec->encode(rounded, code);
   };

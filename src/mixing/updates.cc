@@ -39,7 +39,10 @@ class UpdatesMixing : public LetterMixing {
       ++report_.skipped;
       co_return;
     }
-    codec_->encode(residual_, code_);
+    {
+      const auto encoding = comm_.record(Timeline::Kind::encode, "encode");
+      codec_->encode(residual_, code_);
+    }
     for (int rank : told) {
       if (!comm_.is_lost(rank)) try_send(rank, {}, code_);
     }
@@ -47,6 +50,7 @@ class UpdatesMixing : public LetterMixing {
 
  private:
   bool read(const Letter& letter, std::span<float> weights) override {
+    const auto decoding = comm_.record(Timeline::Kind::encode, "decode");
     codec_->add_decoded(letter.bytes, weights);
     report_.mixed(age(letter.header.clock));
     return true;

@@ -46,6 +46,7 @@ Job job_from_environment() {
   job.events_fd = number(kEventsVariable, -1, 0, 1 << 20);
   job.timeout = std::chrono::seconds(number(kTimeoutVariable, 60, 1, 86'400));
   job.interface = text(kInterfaceVariable);
+  job.timeline = text(kTimelineVariable);
   job.settings = text(kSettingsVariable);
   if (job.size > 1 && (job.rendezvous.empty() || job.secret.empty())) {
     throw Error(

@@ -19,6 +19,7 @@ struct Job {
   int events_fd = -1;                // where to report progress, or -1
   std::chrono::seconds timeout{60};  // for any one operation
   std::string interface;             // in a lab: this worker's own network interface
+  std::string timeline;              // the folder for the timeline's parts, or empty
   std::string settings;              // TOML text, for what the workers run
 };
 
@@ -37,6 +38,7 @@ inline constexpr const char* kListenVariable = "STARLING_LISTEN_FD";
 inline constexpr const char* kEventsVariable = "STARLING_EVENTS_FD";
 inline constexpr const char* kTimeoutVariable = "STARLING_TIMEOUT_SECONDS";
 inline constexpr const char* kInterfaceVariable = "STARLING_INTERFACE";
+inline constexpr const char* kTimelineVariable = "STARLING_TIMELINE";
 inline constexpr const char* kSettingsVariable = "STARLING_SETTINGS";
 inline constexpr const char* kLogVariable = "STARLING_LOG";
 

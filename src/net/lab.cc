@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace starling {
 
@@ -27,6 +28,9 @@ using Words = std::vector<std::string>;
 constexpr const char* kPrefix = "starling-";
 constexpr const char* kSwitch = "switch";
 constexpr const char* kFolder = "/run/netns";
+// Less than a worker needs to start.
+constexpr std::uint64_t kLeastMemory = 64'000'000;
+constexpr double kMostSlowness = 1000;
 
 struct Outcome {
   int status;
@@ -99,7 +103,56 @@ bool is_lab_name(std::string_view name) {
   });
 }
 
+bool is_slowness(double factor) { return factor >= 1 && factor <= kMostSlowness; }
+
+void check_limits(const LabSpec& spec) {
+  for (const auto& [host, factor] : spec.limits.slow) {
+    if (host < 0 || host >= spec.hosts) {
+      throw Error(fmt::format("there is no host {} to slow down", host),
+                  fmt::format("they go from 0 to {}", spec.hosts - 1));
+    }
+    if (!is_slowness(factor)) {
+      throw Error(fmt::format("host {} cannot be slowed {} times", host, factor),
+                  fmt::format("choose from 1 to {}", kMostSlowness));
+    }
+  }
+}
+
 }  // namespace
+
+HostLimits LabLimits::of(int host) const {
+  const auto slowed = slow.find(host);
+  return {slowed == slow.end() ? 0 : 1 / slowed->second, memory_bytes};
+}
+
+std::pair<int, double> parse_slow_host(const std::string& text) {
+  int host = -1;
+  double factor = 0;
+  const char* const end = text.data() + text.size();
+  const char* const colon = std::from_chars(text.data(), end, host).ptr;
+  if (colon != end && *colon == ':') {
+    const auto [last, error] = std::from_chars(colon + 1, end, factor);
+    if (error != std::errc() || last != end) factor = 0;
+  }
+  if (host < 0 || !is_slowness(factor)) {
+    throw Error(
+        fmt::format("'{}' names no slow host", text),
+        fmt::format("write it like 3:5, for host 3 slowed five times (1 to {})", kMostSlowness));
+  }
+  return {host, factor};
+}
+
+std::uint64_t parse_host_memory(const std::string& text) {
+  // 512m, as people know it.
+  const bool is_short =
+      !text.empty() && std::string_view("kKmMgGtT").find(text.back()) != std::string_view::npos;
+  const std::uint64_t bytes = parse_bytes(is_short ? text + 'B' : text);
+  if (bytes < kLeastMemory) {
+    throw Error(fmt::format("{} of memory is too little for a host", text),
+                fmt::format("give it {} or more", format_bytes(kLeastMemory)));
+  }
+  return bytes;
+}
 
 LabSpec parse_lab_spec(const std::string& text) {
   LabSpec spec;
@@ -139,8 +192,12 @@ Lab Lab::up(const std::string& name, const LabSpec& spec) {
           fmt::format("take it down with `starling lab down {}`, or choose another name", name));
     }
   }
+  check_limits(spec);
   const Lab lab(name, spec.hosts);
   try {
+    for (int host = 0; host < spec.hosts; ++host) {
+      Cgroup::make(lab.name_space(host), spec.limits.of(host));
+    }
     const std::string wires = lab.switch_space();
     must({"ip", "netns", "add", wires});
     must(ip_in(wires, {"link", "add", "br0", "type", "bridge"}));
@@ -168,23 +225,28 @@ Lab Lab::up(const std::string& name, const LabSpec& spec) {
 
 std::vector<Lab> Lab::all() {
   std::vector<Lab> labs;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder, none)) {
-    const std::string space = entry.path().filename();
+  const auto take = [&labs](const std::string& space, bool is_namespace) {
     const auto dash = space.rfind('-');
     const std::size_t begin = std::string_view(kPrefix).size();
-    if (!space.starts_with(kPrefix) || dash < begin) continue;
+    if (!space.starts_with(kPrefix) || dash < begin) return;
     const std::string name = space.substr(begin, dash - begin);
-    if (!is_lab_name(name)) continue;
-    auto lab = std::ranges::find(labs, name, &Lab::name_);
-    if (lab == labs.end()) lab = labs.insert(labs.end(), Lab(name, 0));
+    if (!is_lab_name(name)) return;
     int host = 0;
     const char* const end = space.data() + space.size();
     // A number beyond what we build is somebody else's.
-    if (std::from_chars(space.data() + dash + 1, end, host).ptr == end && host < kMostHosts) {
-      lab->hosts_ = std::max(lab->hosts_, host + 1);
-    }
+    const bool is_host =
+        std::from_chars(space.data() + dash + 1, end, host).ptr == end && host < kMostHosts;
+    // A switch has no control group.
+    if (!is_host && !is_namespace) return;
+    auto lab = std::ranges::find(labs, name, &Lab::name_);
+    if (lab == labs.end()) lab = labs.insert(labs.end(), Lab(name, 0));
+    if (is_host) lab->hosts_ = std::max(lab->hosts_, host + 1);
+  };
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder, none)) {
+    take(entry.path().filename(), true);
   }
+  for (const std::string& group : Cgroup::names(kPrefix)) take(group, false);
   std::ranges::sort(labs, {}, &Lab::name_);
   return labs;
 }
@@ -202,7 +264,10 @@ Lab Lab::find(const std::string& name) {
 
 // Whatever of it is there: it may have been left half-built.
 void Lab::down() const {
-  for (int host = 0; host < hosts_; ++host) run({"ip", "netns", "del", name_space(host)});
+  for (int host = 0; host < hosts_; ++host) {
+    Cgroup::find(name_space(host)).remove();
+    run({"ip", "netns", "del", name_space(host)});
+  }
   run({"ip", "netns", "del", switch_space()});
 }
 
@@ -220,6 +285,8 @@ std::vector<int> Lab::processes(int host) const {
   return pids;
 }
 
+HostLimits Lab::limits(int host) const { return Cgroup::find(name_space(host)).limits(); }
+
 Lab::Counters Lab::counters(int host) const {
   const Outcome shown = run(ip_in(name_space(host), {"-s", "-j", "link", "show", kInterface}));
   const auto link = nlohmann::json::parse(shown.out, nullptr, false);
@@ -230,6 +297,11 @@ Lab::Counters Lab::counters(int host) const {
 }
 
 namespace {
+
+bool stands(const std::string& name) {
+  const std::vector<Lab> labs = Lab::all();
+  return std::ranges::find(labs, name, &Lab::name) != labs.end();
+}
 
 // A job's own lab is called run and the number of the process that made it.
 constexpr std::string_view kOwn = "run";
@@ -244,11 +316,11 @@ void take_down_orphans() {
 
 }  // namespace
 
-LabStay::LabStay(const std::string& name_or_spec, int ranks) {
-  const std::vector<Lab> labs = Lab::all();
-  own_ = std::ranges::find(labs, name_or_spec, &Lab::name) == labs.end();
+LabStay::LabStay(const std::string& name_or_spec, int ranks, const LabLimits& limits) {
+  own_ = !stands(name_or_spec);
   if (own_) {
     LabSpec spec = parse_lab_spec(name_or_spec);
+    spec.limits = limits;
     if (spec.hosts == 0) spec.hosts = ranks;
     if (spec.hosts >= ranks) {
       take_down_orphans();
@@ -265,13 +337,30 @@ LabStay::LabStay(const std::string& name_or_spec, int ranks) {
                             ranks, lab_->name(), lab_->hosts()),
                 "build a larger one with `starling lab up --hosts`");
   }
+  if (limits.memory_bytes > 0 || !limits.slow.empty()) {
+    throw Error(fmt::format("the lab {} stands, with limits that it was built with", lab_->name()),
+                "give limits to `starling lab up`, or use a lab of the run's own, e.g. 6x100mbit");
+  }
+  for (int host = 0; host < ranks; ++host) {
+    if (const std::string why = why_no_limits(lab_->limits(host)); !why.empty()) {
+      throw Error(fmt::format("host {} of the lab {} has limits that we cannot keep: {}", host,
+                              lab_->name(), why),
+                  "use a lab without limits");
+    }
+  }
 }
 
 LabStay::~LabStay() {
   if (own_) lab_->down();
 }
 
-bool enter_name_space(const std::string& name) {
+bool can_slow_hosts(const std::string& name_or_spec) {
+  return !name_or_spec.empty() && !stands(name_or_spec) && why_no_limits({.cores = 1}).empty();
+}
+
+bool enter_host(const Lab& lab, int host) {
+  const std::string name = lab.name_space(host);
+  if (!Cgroup::find(name).enter()) return false;
   const int fd = ::open(fmt::format("{}/{}", kFolder, name).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool entered = ::setns(fd, CLONE_NEWNET) == 0;

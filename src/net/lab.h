@@ -2,36 +2,55 @@
 // interface, joined by a cable (veth) to a switch (a bridge) that stands in a namespace of its own.
 // Both ends of a cable are shaped to the rate (tbf), as a full-duplex port is. Nothing is made
 // outside of these namespaces, so nothing else on the machine can be touched, and taking a lab down
-// is deleting them; labs do not see each other. It takes root and iproute2.
+// is deleting them; labs do not see each other. It takes root and iproute2. Hosts can be limited in
+// processor time and memory by control groups, which are called like their namespaces.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "net/cgroup.h"
+
 namespace starling {
+
+// What hosts may take of the machine.
+struct LabLimits {
+  std::uint64_t memory_bytes = 0;   // of each; 0: no limit
+  std::map<int, double> slow = {};  // host -> factor: it gets one part in so many of one core
+
+  HostLimits of(int host) const;
+};
 
 struct LabSpec {
   int hosts = 0;     // 0: as many as are needed
   std::string rate;  // as tc writes it, e.g. 100mbit
+  LabLimits limits = {};
 };
 
 // "6x100mbit" or "100mbit". Throws Error on anything else.
 LabSpec parse_lab_spec(const std::string& text);
+// "3:5": host 3, slowed five times. Throws Error on anything else.
+std::pair<int, double> parse_slow_host(const std::string& text);
+// "1g", "512MB", also decimal (base/units.h). Throws Error on anything else and on too little.
+std::uint64_t parse_host_memory(const std::string& text);
 
 class Lab {
  public:
   static constexpr int kMostHosts = 200;
   static constexpr const char* kInterface = "eth0";
 
-  // Builds it. Throws Error if that takes root or iproute2, or the name is taken; what was begun is
-  // taken down then.
+  // Builds it. Throws Error if that takes root or iproute2, the name is taken, or the machine does
+  // not know limits that are asked for; what was begun is taken down then.
   static Lab up(const std::string& name, const LabSpec& spec);
   // One that stands. Throws Error naming those there are.
   static Lab find(const std::string& name);
   static std::vector<Lab> all();
 
+  // Ends what still runs on limited hosts: their groups cannot go before.
   void down() const;
 
   const std::string& name() const { return name_; }
@@ -40,6 +59,7 @@ class Lab {
   std::string name_space(int host) const;
   std::string address(int host) const;
   std::vector<int> processes(int host) const;
+  HostLimits limits(int host) const;  // as the kernel tells them
   struct Counters {
     std::uint64_t sent_bytes = 0;
     std::uint64_t received_bytes = 0;
@@ -58,8 +78,9 @@ class Lab {
 // spec, which is taken down again. Those that killed jobs have left behind are taken down as well.
 class LabStay {
  public:
-  // Throws Error if it has fewer hosts than `ranks`.
-  LabStay(const std::string& name_or_spec, int ranks);
+  // Throws Error if it has fewer hosts than `ranks`, or if limits are asked for and it is not one
+  // of its own.
+  LabStay(const std::string& name_or_spec, int ranks, const LabLimits& limits = {});
   ~LabStay();
   LabStay(const LabStay&) = delete;
   LabStay& operator=(const LabStay&) = delete;
@@ -71,9 +92,12 @@ class LabStay {
   bool own_ = false;
 };
 
-// Enters a namespace for good, for a process that is about to become a worker. Returns false, with
-// errno, if it cannot.
-bool enter_name_space(const std::string& name);
+// Whether a job that is given this lab gets one of its own, whose hosts can be slowed down here.
+bool can_slow_hosts(const std::string& name_or_spec);
+
+// Enters a host's namespace and control group for good, for a process that is about to become a
+// worker. Returns false, with errno, if it cannot.
+bool enter_host(const Lab& lab, int host);
 
 // What the kernel has counted on this process's own interface of that name.
 std::optional<Lab::Counters> own_counters(const std::string& interface);

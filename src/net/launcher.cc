@@ -112,7 +112,10 @@ std::uint64_t job_id(const std::string& secret) {
 class Launcher {
  public:
   Launcher(const LaunchPlan& plan, const WorkerEvent& on_event) : plan_(plan), on_event_(on_event) {
-    if (!plan.lab.empty()) lab_.emplace(plan.lab, plan.workers + plan.servers);
+    if (!plan.lab.empty()) {
+      lab_.emplace(plan.lab, plan.workers + plan.servers,
+                   LabLimits{plan.host_memory_bytes, plan.slow_hosts});
+    }
   }
 
   LaunchResult run() {
@@ -198,13 +201,16 @@ class Launcher {
       }
       if (lab_) environment.push_back(fmt::format("{}={}", kInterfaceVariable, Lab::kInterface));
       if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
+      if (!plan_.timeline_folder.empty()) {
+        environment.push_back(fmt::format("{}={}", kTimelineVariable, plan_.timeline_folder));
+      }
 
       const pid_t launcher = ::getpid();
       const pid_t pid = ::fork();
       if (pid < 0) throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
       if (pid == 0) {
         become_worker(serves ? plan_.server_command : plan_.command, environment, events.write_end,
-                      listen_fd, lab_ ? lab_->lab().name_space(rank) : "", launcher);
+                      listen_fd, lab_ ? &lab_->lab() : nullptr, rank, launcher);
       }
       ::setpgid(pid, pid);  // here too: whoever is first
       guardian_.tell(pid);
@@ -222,8 +228,7 @@ class Launcher {
 
   [[noreturn]] static void become_worker(const std::vector<std::string>& command,
                                          const std::vector<std::string>& environment, int events_fd,
-                                         int listen_fd, const std::string& name_space,
-                                         pid_t launcher) {
+                                         int listen_fd, const Lab* lab, int rank, pid_t launcher) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(1);  // it died before we asked to be told
@@ -240,7 +245,7 @@ class Launcher {
     std::vector<char*> arguments;
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    if (name_space.empty() || enter_name_space(name_space)) {
+    if (lab == nullptr || enter_host(*lab, rank)) {
       ::execvp(arguments[0], arguments.data());
     }
     Job job;
@@ -260,7 +265,7 @@ class Launcher {
                              if (error) {  // its end
                                worker.events->close();
                                --open_pipes_;
-                               return;
+                               return tell_end(worker);
                              }
                              std::istream lines(&worker.buffer);
                              std::string line;
@@ -296,12 +301,23 @@ class Launcher {
   void ended(Worker& worker, int status) {
     worker.status = status;
     --running_;
+    tell_end(worker);
     if (status == 0 || result_.interrupted) return;
     if (first_to_fail_ == nullptr) {
       first_to_fail_ = &worker;
       if (!others_can_go_on()) after(kTimeToNotice, [this] { stop(); });
     }
     ::kill(-worker.pid, SIGKILL);  // its children
+  }
+
+  // Once it has ended and all that it had to say of that has been read.
+  void tell_end(const Worker& worker) {
+    if (!worker.status || worker.events->is_open()) return;
+    const bool well = *worker.status == 0 || worker.told_to_end;
+    const nlohmann::json event =
+        well ? nlohmann::json{{"event", "ended"}}
+             : nlohmann::json{{"event", "lost"}, {"reason", describe(worker)}};
+    on_event_(worker.rank, event.dump());
   }
 
   // Before all have come together, nobody can do without anybody.

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,10 +33,15 @@ struct LaunchPlan {
   std::string rendezvous;  // host:port of machine 0; only for more than one machine
   std::string secret;      // shared by all machines; made up here if there is only one
   std::chrono::seconds timeout{60};
-  std::string settings;  // handed to the workers, see Job
+  std::string settings;         // handed to the workers, see Job
+  std::string timeline_folder;  // where they leave their parts of the timeline, see Job
   // A lab to run in, each rank on a host of its own: its name, or a spec (net/lab.h). Only for one
   // machine.
   std::string lab;
+  // Limits of the hosts of a lab of its own: memory of each (0: none), and how many times slower
+  // some are.
+  std::uint64_t host_memory_bytes = 0;
+  std::map<int, double> slow_hosts;
 };
 
 struct LaunchResult {
@@ -45,7 +51,8 @@ struct LaunchResult {
   std::vector<std::string> losses;  // whom the job survived, one line each
 };
 
-// A line that a worker wrote to its events pipe.
+// A line that a worker wrote to its events pipe, or that says how it ended: {"event": "ended"} or
+// {"event": "lost", "reason": ...}.
 using WorkerEvent = std::function<void(int rank, std::string_view line)>;
 
 // Runs the job to its end. Throws Error if it cannot even start.

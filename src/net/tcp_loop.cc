@@ -1,5 +1,7 @@
 #include "net/tcp_loop.h"
 
+#include <time.h>
+
 #include <algorithm>
 
 #include "net/pooled.h"
@@ -9,6 +11,12 @@ namespace starling {
 TcpLoop::TcpLoop() : start_(std::chrono::steady_clock::now()), timer_(io_) {}
 
 Time TcpLoop::now() const { return std::chrono::steady_clock::now() - start_; }
+
+Time TcpLoop::processor_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + Time(time.tv_nsec);
+}
 
 void TcpLoop::post(Sleep& sleep) {
   sleepers_.push_back(sleep);

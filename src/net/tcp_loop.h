@@ -14,6 +14,8 @@ class TcpLoop : public Loop {
   TcpLoop();
 
   Time now() const override;
+  // How long a processor has worked for the thread that asks.
+  static Time processor_time();
   asio::io_context& io() { return io_; }
 
  private:

@@ -29,6 +29,7 @@
 #include "runtime/ledger.h"
 #include "runtime/loop.h"
 #include "runtime/scratch.h"
+#include "runtime/timeline.h"
 
 namespace starling {
 
@@ -64,6 +65,7 @@ class Operation : public Waiter {
   Channel channel_;
   bool done_ = false;
   std::exception_ptr error_;
+  Time begun_{0};  // for the timeline: since when its bytes have been on their way
 };
 
 class Send : public Operation {
@@ -96,10 +98,7 @@ class Receive : public Operation {
 
   std::size_t size_bytes() const { return size_bytes_; }
   // For the transport, once, before it puts the first byte in: where the message goes.
-  Bytes begin_landing() {
-    if (lender_ != nullptr) bytes = lender_->lend(size_bytes_);
-    return bytes;
-  }
+  Bytes begin_landing();
   Bytes bytes;
 
   // For the transport: how much of a message has landed here already, if one has begun to.
@@ -128,6 +127,11 @@ class Comm {
   int size() const { return size_; }
   Loop& loop() { return loop_; }
   const Ledger& ledger() const { return ledger_; }
+  Timeline& timeline() { return timeline_; }
+  // Records on the timeline for as long as what it returns is kept.
+  [[nodiscard]] Timeline::Scope record(Timeline::Kind kind, const char* name) {
+    return Timeline::Scope(timeline_, loop_, kind, name);
+  }
 
   // Any rank, counted around the ring: ring(rank() - 1) is the predecessor.
   int ring(int position) const { return (position % size_ + size_) % size_; }
@@ -174,11 +178,13 @@ class Comm {
   virtual void withdraw(Send& send) = 0;
   virtual void withdraw(Receive& receive) = 0;
 
-  void finish(Operation& operation, std::exception_ptr error = nullptr) {
-    operation.unlink();
-    operation.done_ = true;
-    operation.error_ = std::move(error);
-    if (operation.coroutine) loop_.ready(operation);
+  void finish(Send& send, std::exception_ptr error = nullptr) {
+    if (timeline_.on() && !error) note(Timeline::Kind::send, send, send.bytes.size());
+    end(send, std::move(error));
+  }
+  void finish(Receive& receive, std::exception_ptr error = nullptr) {
+    if (timeline_.on() && !error) note(Timeline::Kind::receive, receive, receive.size_bytes());
+    end(receive, std::move(error));
   }
 
   Ledger& books() { return ledger_; }
@@ -199,7 +205,19 @@ class Comm {
   friend class Send;
   friend class Receive;
 
+  void end(Operation& operation, std::exception_ptr error) {
+    operation.unlink();
+    operation.done_ = true;
+    operation.error_ = std::move(error);
+    if (operation.coroutine) loop_.ready(operation);
+  }
+  void note(Timeline::Kind kind, const Operation& operation, std::size_t bytes) {
+    timeline_.add({kind, operation.channel_.operation, operation.begun_, loop_.now(),
+                   operation.peer_, bytes});
+  }
+
   void begin(Send& send) {
+    if (timeline_.on()) send.begun_ = loop_.now();
     if (send.peer() != rank_) return post(send);
     if (auto error = lost_cause(send)) return finish(send, error);
     own_sends_.push_back(send);
@@ -228,6 +246,7 @@ class Comm {
   int rank_;
   int size_;
   Ledger ledger_;
+  Timeline timeline_;
   ScratchPool scratch_;
   bool losses_are_contained_ = false;
   std::vector<bool> lost_;
@@ -265,6 +284,11 @@ inline Receive::Receive(Comm& comm, int peer, Channel channel, std::size_t data_
                         Lender& lender)
     : Operation(comm, peer, channel), size_bytes_(data_bytes), lender_(&lender) {
   comm.begin(*this);
+}
+inline Bytes Receive::begin_landing() {
+  if (comm_.timeline().on()) begun_ = comm_.loop().now();
+  if (lender_ != nullptr) bytes = lender_->lend(size_bytes_);
+  return bytes;
 }
 inline Receive::~Receive() {
   if (!done_) comm_.cancel(*this);

@@ -45,6 +45,13 @@ class Ledger {
     for (int peer = 0; peer < peers(); ++peer) sum += count(peer, direction, purpose);
     return sum;
   }
+  ByteCount total_with(int peer, Direction direction) const {
+    ByteCount sum;
+    for (std::size_t i = 0; i < kPurposeNames.size(); ++i) {
+      sum += count(peer, direction, static_cast<Purpose>(i));
+    }
+    return sum;
+  }
   ByteCount total(Direction direction) const {
     ByteCount sum;
     for (std::size_t i = 0; i < kPurposeNames.size(); ++i) {

@@ -2,10 +2,14 @@
 #include "net/lab.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 
 #include "base/error.h"
@@ -38,6 +42,30 @@ TEST(LabSpec, OfAnotherKindIsRefused) {
                            "6x100mbit; rm", "201x1mbit", "1x2x3mbit", ".5mbit", "1234567890mbit"}) {
     EXPECT_THROW(parse_lab_spec(text), Error) << text;
   }
+}
+
+TEST(LabLimits, AreReadAsPeopleWriteThem) {
+  EXPECT_EQ(parse_host_memory("1g"), 1'000'000'000u);
+  EXPECT_EQ(parse_host_memory("512M"), 512'000'000u);
+  EXPECT_EQ(parse_host_memory("1.5 GB"), 1'500'000'000u);
+  EXPECT_EQ(parse_host_memory("64000000"), 64'000'000u);
+  for (const char* text : {"", "g", "63m", "-1g", "1gib", "much", "1gg", "nan"}) {
+    EXPECT_THROW(parse_host_memory(text), Error) << text;
+  }
+  EXPECT_EQ(parse_slow_host("3:5"), std::pair(3, 5.0));
+  EXPECT_EQ(parse_slow_host("0:1.5"), std::pair(0, 1.5));
+  for (const char* text :
+       {"", "3", "3:", ":5", "-1:5", "3:0.5", "3:1001", "3:nan", "3:5x", "x:5"}) {
+    EXPECT_THROW(parse_slow_host(text), Error) << text;
+  }
+}
+
+TEST(LabLimits, AreMemoryForAllAndTimeForSome) {
+  const LabLimits limits{1000, {{2, 4}}};
+  EXPECT_EQ(limits.of(0).cores, 0);
+  EXPECT_EQ(limits.of(0).memory_bytes, 1000u);
+  EXPECT_EQ(limits.of(2).cores, 0.25);
+  EXPECT_FALSE(LabLimits().of(0).any());
 }
 
 class BuiltLab : public testing::Test {
@@ -110,6 +138,101 @@ TEST_F(BuiltLab, OfANameStaysWhenTheJobEnds) {
   EXPECT_TRUE(is_up("test_one"));
   EXPECT_THROW(LabStay("test_one", 3), Error);
   EXPECT_THROW(LabStay("2x50mbit", 3), Error);
+}
+
+// Labs whose hosts are slow, where control groups allow that.
+class SlowLab : public BuiltLab {
+ protected:
+  void SetUp() override {
+    BuiltLab::SetUp();
+    const std::string why = why_no_limits({.cores = 1});
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+  static LabSpec spec() { return {2, "50mbit", {0, {{1, 4}}}}; }
+};
+
+TEST_F(SlowLab, KeepsItsLimitsUntilItIsTakenDown) {
+  const Lab lab = Lab::up("test_one", spec());
+  EXPECT_FALSE(lab.limits(0).any());
+  EXPECT_EQ(lab.limits(1).cores, 0.25);
+  EXPECT_EQ(Lab::find("test_one").limits(1).cores, 0.25);
+  lab.down();
+  EXPECT_FALSE(lab.limits(1).any());
+  EXPECT_TRUE(Cgroup::names(lab.name_space(1)).empty());
+}
+
+TEST_F(SlowLab, IsFoundAndTakenDownIfOnlyItsGroupsAreLeft) {
+  Cgroup::make("starling-test_one-3", {.cores = 0.5});
+  ASSERT_TRUE(is_up("test_one"));
+  EXPECT_EQ(Lab::find("test_one").hosts(), 4);
+  EXPECT_THROW(Lab::up("test_one", {1, "50mbit"}), Error);
+  Lab::find("test_one").down();
+  EXPECT_FALSE(is_up("test_one"));
+  EXPECT_TRUE(Cgroup::names("starling-test_one").empty());
+}
+
+TEST_F(SlowLab, LeavesStrangersGroupsAlone) {
+  const Cgroup strangers = Cgroup::make("starling-test_one-database", {.cores = 0.5});
+  EXPECT_FALSE(is_up("test_one"));
+  Lab::up("test_one", spec()).down();
+  EXPECT_EQ(Cgroup::names("starling-test_one").size(), 1u);
+  strangers.remove();
+}
+
+TEST_F(SlowLab, ThatCannotBeIsRefusedAndLeavesNothingBehind) {
+  EXPECT_THROW(Lab::up("test_one", {2, "50mbit", {0, {{2, 4}}}}), Error);
+  EXPECT_THROW(Lab::up("test_one", {2, "50mbit", {0, {{1, 0.5}}}}), Error);
+  EXPECT_THROW(Lab::up("test_one", {2, "nonsense", {0, {{1, 4}}}}), Error);
+  EXPECT_FALSE(is_up("test_one"));
+}
+
+TEST_F(SlowLab, HasItsProcessesInBothNamespaceAndGroup) {
+  const Lab lab = Lab::up("test_one", spec());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!enter_host(lab, 1)) ::_exit(1);
+    for (;;) ::pause();
+  }
+  const auto line = [&] {
+    std::ifstream file("/proc/" + std::to_string(child) + "/cgroup");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  for (int i = 0; i < 500 && lab.processes(1).empty(); ++i) ::usleep(10'000);
+  EXPECT_EQ(lab.processes(1), std::vector<int>{child});
+  EXPECT_NE(line().find(":/starling-test_one-1\n"), std::string::npos) << line();
+  lab.down();  // ends it, or its group could not go
+  ::kill(child, SIGTERM);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  EXPECT_FALSE(is_up("test_one"));
+}
+
+TEST_F(SlowLab, OfAJobsOwnTakesLimitsAndOneThatStandsDoesNot) {
+  {
+    const LabStay stay("50mbit", 2, {0, {{1, 4}}});
+    EXPECT_EQ(stay.lab().limits(1).cores, 0.25);
+  }
+  Lab::up("test_one", spec());
+  EXPECT_THROW(LabStay("test_one", 2, {0, {{1, 4}}}), Error);
+  EXPECT_TRUE(can_slow_hosts("50mbit"));
+  EXPECT_FALSE(can_slow_hosts("test_one"));
+  EXPECT_FALSE(can_slow_hosts(""));
+}
+
+TEST_F(BuiltLab, IsRefusedWhereMemoryCannotBeLimited) {
+  if (why_no_limits({.memory_bytes = 1}).empty()) GTEST_SKIP() << "it can be limited here";
+  EXPECT_THROW(Lab::up("test_one", {1, "50mbit", {100'000'000, {}}}), Error);
+  EXPECT_FALSE(is_up("test_one"));
+}
+
+TEST_F(BuiltLab, LimitsMemoryWhereItCan) {
+  const std::string why = why_no_limits({.memory_bytes = 1});
+  if (!why.empty()) GTEST_SKIP() << why;
+  const Lab lab = Lab::up("test_one", {2, "50mbit", {100'000'000, {}}});
+  for (int host : {0, 1}) {
+    EXPECT_NEAR(static_cast<double>(lab.limits(host).memory_bytes), 1e8, 65536);  // whole pages
+  }
 }
 
 }  // namespace
