@@ -40,6 +40,7 @@ train: build mnist
 	  --model mnist-cnn --data mnist --epochs 3 --batch 64 --lr 0.1 --momentum 0.5 --seed 1
 
 test: build check-format
+	@scripts/setup test
 	@cd $(BUILD) && ctest --output-on-failure
 
 bench:

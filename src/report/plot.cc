@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <ranges>
 
 #include "report/escape.h"
 
@@ -13,7 +15,9 @@ namespace starling {
 namespace {
 
 constexpr double kWidth = 860, kHeight = 520;
-constexpr double kLeft = 112, kRight = 200, kTop = 46, kBottom = 62;  // margins; the key is right
+constexpr double kLeft = 112, kRight = 200, kTop = 46;  // margins; the key is right
+constexpr double kEnd = kWidth - kRight;
+constexpr double kLetter = 7;  // about as wide as one is
 constexpr std::array<const char*, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#e69f00", "#56b4e9", "#000000", "#8c6d00"};
 
@@ -102,27 +106,45 @@ std::string number(const Plot::Axis& axis, double value) {
 
 // What does not fit its place ends in dots.
 std::string shortened(const std::string& words, double width) {
-  const auto letters = static_cast<std::size_t>(std::max(3.0, width / 7));
+  const auto letters = static_cast<std::size_t>(std::max(3.0, width / kLetter));
   return words.size() <= letters ? words : words.substr(0, letters - 1) + "…";
+}
+
+double room_for_category(const Plot& plot) {
+  return (kEnd - kLeft) / static_cast<double>(plot.categories.size());
+}
+
+// Names that do not fit side by side stand aslant.
+bool is_crowded(const Plot& plot) {
+  return std::ranges::any_of(plot.categories, [&](const std::string& name) {
+    return kLetter * static_cast<double>(name.size()) > room_for_category(plot);
+  });
 }
 
 class Drawing {
  public:
   Drawing(const Plot& plot, const std::vector<Plot::Point>& all)
-      : plot_(plot), across_(x_scale(plot, all)), up_(y_scale(plot, all)) {}
+      : plot_(plot),
+        crowded_(is_crowded(plot)),
+        floor_(kHeight - (crowded_ ? 150 : 62)),
+        across_(x_scale(plot, all)),
+        up_(y_scale(all)) {}
 
   std::string axes() const {
     std::string out;
     const std::size_t names = plot_.categories.size();
     for (std::size_t i = 0; i < names; ++i) {
-      const double room = (kEnd - kLeft) / static_cast<double>(names);
-      out += text(across_(static_cast<double>(i)), kFloor + 20, "middle",
-                  shortened(plot_.categories[i], room));
+      const double x = across_(static_cast<double>(i));
+      const std::string& name = plot_.categories[i];
+      out += crowded_ ? text(x + 4, floor_ + 14, "end", shortened(name, 150),
+                             fmt::format(R"x(font-size="11" transform="rotate(-40 {:.1f} {})")x",
+                                         x + 4, floor_ + 14))
+                      : text(x, floor_ + 20, "middle", name);
     }
     for (double tick : names > 0 ? std::vector<double>{} : across_.ticks()) {
       out += fmt::format(R"(<path d="M{0:.1f} {1}V{2}" stroke="#dddddd"/>)", across_(tick), kTop,
-                         kFloor);
-      out += text(across_(tick), kFloor + 20, "middle", number(plot_.x, tick));
+                         floor_);
+      out += text(across_(tick), floor_ + 20, "middle", number(plot_.x, tick));
     }
     for (double tick : up_.ticks()) {
       out +=
@@ -131,21 +153,24 @@ class Drawing {
     }
     out += fmt::format(R"(<path d="M{} {}V{}H{}" fill="none" stroke="#333333"/>)"
                        "\n",
-                       kLeft, kTop, kFloor, kEnd);
+                       kLeft, kTop, floor_, kEnd);
     out += text((kLeft + kEnd) / 2, kHeight - 18, "middle", plot_.x.label);
-    const double middle = (kTop + kFloor) / 2;
+    const double middle = (kTop + floor_) / 2;
     return out + text(20, middle, "middle", plot_.y.label,
                       fmt::format(R"x(transform="rotate(-90 20 {:.1f})")x", middle));
   }
 
   std::string series() const {
     std::string out;
+    const double spacing =
+        std::min(22.0, (kHeight - kTop - 20) / static_cast<double>(plot_.series.size()));
+    std::map<double, double> tops;  // of the bars so far, by place
     for (std::size_t i = 0; i < plot_.series.size(); ++i) {
       const Plot::Series& each = plot_.series[i];
-      const double row = kTop + 14 + 22 * static_cast<double>(i);
+      const double row = kTop + 14 + spacing * static_cast<double>(i);
       out += each.kind == Plot::Kind::line ? line(each, i) + line_in_key(i, row)
              : each.kind == Plot::Kind::bars
-                 ? bars(each, i) + mark(1, kEnd + 23, row - 4, colour(i))
+                 ? bars(each, i, tops) + mark(1, kEnd + 23, row - 4, colour(i))
                  : marks(each, i) + mark(i, kEnd + 23, row - 4, colour(i));
       out += text(kEnd + 40, row, "start", shortened(each.name, kRight - 40));
     }
@@ -170,8 +195,6 @@ class Drawing {
   }
 
  private:
-  static constexpr double kFloor = kHeight - kBottom, kEnd = kWidth - kRight;
-
   static bool has_bars(const Plot& plot) {
     return std::ranges::any_of(plot.series,
                                [](const auto& each) { return each.kind == Plot::Kind::bars; });
@@ -182,9 +205,13 @@ class Drawing {
     const double room = has_bars(plot) ? 0.5 : 0;
     return Scale(plot.x, low.x - room, high.x + room, kLeft, kEnd);
   }
-  static Scale y_scale(const Plot& plot, const std::vector<Plot::Point>& all) {
+  Scale y_scale(const std::vector<Plot::Point>& all) const {
     const auto [low, high] = std::ranges::minmax(all, {}, &Plot::Point::y);
-    return Scale(plot.y, has_bars(plot) ? 0 : low.y, high.y, kFloor, kTop);
+    if (!has_bars(plot_)) return Scale(plot_.y, low.y, high.y, floor_, kTop);
+    std::map<double, double> stacks;
+    for (const Plot::Point& point : all) stacks[point.x] += point.y;
+    const double top = std::ranges::max(stacks | std::views::values);
+    return Scale(plot_.y, 0, top, floor_, kTop);
   }
 
   static const char* colour(std::size_t i) { return kColours[i % kColours.size()]; }
@@ -219,19 +246,24 @@ class Drawing {
                                                     R"( stroke-dasharray="2 3")"};
     return kDashes[i % kDashes.size()];
   }
-  std::string bars(const Plot::Series& series, std::size_t i) const {
+  std::string bars(const Plot::Series& series, std::size_t i,
+                   std::map<double, double>& tops) const {
     std::string out;
     for (const Plot::Point& point : series.points) {
       if (!fits(point)) continue;
       const double from = across_(point.x - 0.4), to = across_(point.x + 0.4);
-      out += fmt::format(
-          R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}"/>)", from,
-          up_(point.y), to - from, std::max(0.0, up_(0) - up_(point.y)), colour(i));
+      double& top = tops[point.x];
+      const double foot = up_(top), head = up_(top += point.y);
+      out +=
+          fmt::format(R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}"/>)",
+                      from, head, to - from, std::max(0.0, foot - head), colour(i));
     }
     return out;
   }
 
   const Plot& plot_;
+  const bool crowded_;
+  const double floor_;
   Scale across_, up_;
 };
 

@@ -14,7 +14,7 @@ struct Plot {
     double x;
     double y;
   };
-  enum class Kind { marks, line, bars };
+  enum class Kind { marks, line, bars };  // bars of several series stand on one another
   struct Series {
     std::string name;
     std::vector<Point> points;

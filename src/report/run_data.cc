@@ -71,4 +71,11 @@ double sum_in(const json& object, const char* key) {
   return sum;
 }
 
+double wire_in(const json& counts) {
+  double sum = 0;
+  if (!counts.is_object()) return sum;
+  for (const json& purpose : counts) sum += number_in(purpose, "wire");
+  return sum;
+}
+
 }  // namespace starling

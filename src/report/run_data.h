@@ -25,5 +25,7 @@ RunData read_run(const std::filesystem::path& folder);
 double number_in(const nlohmann::json& object, const char* key, double fallback = 0);
 // The sum of a list of numbers, e.g. over the workers.
 double sum_in(const nlohmann::json& object, const char* key);
+// All bytes on the wire, from counts by purpose.
+double wire_in(const nlohmann::json& counts);
 
 }  // namespace starling

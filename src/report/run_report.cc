@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 
+#include "base/error.h"
 #include "base/units.h"
 #include "report/escape.h"
 
@@ -17,13 +19,6 @@ using nlohmann::json;
 std::string seconds(double value) { return fmt::format("{:g} s", value); }
 std::string bytes(double value) { return format_bytes(value); }
 std::string plain(double value) { return fmt::format("{:g}", value); }
-
-double wire_in(const json& counts) {
-  double sum = 0;
-  if (!counts.is_object()) return sum;
-  for (const json& purpose : counts) sum += number_in(purpose, "wire");
-  return sum;
-}
 
 // How much every worker had sent at a time: the last count of each before it.
 double sent_by_all_until(const RunData& run, double time) {
@@ -150,28 +145,63 @@ Figure activity_and_accuracy(std::span<const RunData> runs) {
   return {"activity", "All bytes sent, with the accuracy that was reached.", plot};
 }
 
+// Where a worker's time went, on average over the workers.
+struct TimeSplit {
+  double compute = 0, network = 0, wait = 0;  // in seconds
+};
+
+TimeSplit time_of_workers(const json& summary) {
+  const double workers = std::max(1.0, number_in(summary, "workers"));
+  const double exchanging = sum_in(summary, "waited_seconds") / workers;
+  const double network = std::min(exchanging, sum_in(summary, "network_seconds") / workers);
+  return {std::max(0.0, number_in(summary, "seconds") - exchanging), network, exchanging - network};
+}
+
+Figure time_split(std::span<const RunData> runs) {
+  Plot plot;
+  plot.title = "Where the time went";
+  plot.y = {"time of a worker, on average (s)", false, seconds};
+  plot.series = {{"computing", {}, Plot::Kind::bars},
+                 {"moving bytes", {}, Plot::Kind::bars},
+                 {"waiting", {}, Plot::Kind::bars}};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const TimeSplit split = time_of_workers(runs[i].summary);
+    const double place = static_cast<double>(i);
+    plot.series[0].points.push_back({place, split.compute});
+    plot.series[1].points.push_back({place, split.network});
+    plot.series[2].points.push_back({place, split.wait});
+    plot.categories.push_back(runs[i].name);
+  }
+  return {"time-split",
+          "Computing (evaluations included), moving and reducing bytes, and waiting for others or "
+          "for the network.",
+          plot};
+}
+
 Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
   Table table({"run", "strategy", "workers", "accuracy", "time", "samples/s", "computing",
-               "waiting", "sent by all", "saving"});
+               "moving bytes", "waiting", "sent by all", "saving"});
   const double reference = sum_in(runs[baseline].summary, "wire_bytes_sent");
   for (const RunData& run : runs) {
     const json& summary = run.summary;
     if (!summary.contains("accuracy")) {
-      table.add({run.name, "(did not end)", "", "", "", "", "", "", "", ""});
+      table.add({run.name, "(did not end)", "", "", "", "", "", "", "", "", ""});
       continue;
     }
     const double sent = sum_in(summary, "wire_bytes_sent");
     const double workers = std::max(1.0, number_in(summary, "workers"));
     const double time = number_in(summary, "seconds");
-    const double waiting = time > 0 ? sum_in(summary, "waited_seconds") / workers / time : 0;
+    const TimeSplit split = time_of_workers(summary);
+    const auto share = [&](double part) {
+      return fmt::format("{:.0f} %", time > 0 ? part / time * 100 : 0);
+    };
     const json strategy = summary.value("strategy", json());
     table.add({run.name, strategy.is_string() ? strategy.get<std::string>() : "?",
                fmt::format("{:g}", workers),
                fmt::format("{:.2f} %", number_in(summary, "accuracy") * 100),
                fmt::format("{:.1f} s", time),
-               format_count(number_in(summary, "samples_per_second")),
-               fmt::format("{:.0f} %", (1 - waiting) * 100), fmt::format("{:.0f} %", waiting * 100),
-               format_bytes(sent),
+               format_count(number_in(summary, "samples_per_second")), share(split.compute),
+               share(split.network), share(split.wait), format_bytes(sent),
                reference > 0 ? fmt::format("{:.1f} %", (1 - sent / reference) * 100 + 0.0) : "-"});
   }
   return table;
@@ -196,7 +226,8 @@ std::string page_of(std::span<const RunData> runs, std::size_t baseline, const R
       runs.size(), kStyle, runs.size(), runs.size() == 1 ? "" : "s");
   html += "<div class=\"wide\">" + report.comparison.html() + "</div>\n";
   html += fmt::format(
-      "<p>Savings are against {}. Computing and waiting are shares of a worker's time.</p>\n",
+      "<p>Savings are against {}. Computing, moving bytes and waiting are shares of a worker's "
+      "time.</p>\n",
       escaped_for_markup(runs[baseline].name));
   for (const Figure& figure : report.figures) {
     html += fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n", figure.plot.svg(),
@@ -220,7 +251,7 @@ RunReport report_on(std::span<const RunData> runs, std::size_t baseline) {
     });
   };
   report.figures = {activity_and_accuracy(runs), accuracy_over_time(runs),
-                    accuracy_over_bytes(runs), loss_over_time(runs)};
+                    accuracy_over_bytes(runs), time_split(runs), loss_over_time(runs)};
   if (has("spread")) report.figures.push_back(spread_over_time(runs));
   for (std::size_t i = 0; i < runs.size(); ++i) {
     report.figures.push_back(network_of(runs[i], i + 1));
@@ -230,6 +261,27 @@ RunReport report_on(std::span<const RunData> runs, std::size_t baseline) {
   }
   report.html = page_of(runs, baseline, report);
   return report;
+}
+
+void write_report(const RunReport& report, const std::filesystem::path& folder) {
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream stream(folder / name);
+    stream << text << std::flush;
+    if (!stream) {
+      throw Error(fmt::format("cannot write {}", (folder / name).string()),
+                  "choose another folder");
+    }
+  };
+  std::error_code shown_by_write;
+  std::filesystem::create_directories(folder, shown_by_write);
+  write("index.html", report.html);
+  write("comparison.md", report.comparison.markdown());
+  write("comparison.csv", report.comparison.csv());
+  for (const Figure& figure : report.figures) {
+    const std::string svg = figure.plot.svg();
+    write(figure.name + ".svg", svg);
+    write_png(svg, folder / (figure.name + ".png"));
+  }
 }
 
 }  // namespace starling

@@ -1,6 +1,7 @@
 // Runs beside each other, for people: figures, a table, and a page that holds all of it.
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,5 +26,9 @@ struct RunReport {
 
 // Savings are against runs[baseline].
 RunReport report_on(std::span<const RunData> runs, std::size_t baseline);
+
+// The page as index.html, each figure as SVG and PNG, the table as Markdown and CSV. Throws Error
+// if the folder cannot be written to.
+void write_report(const RunReport& report, const std::filesystem::path& folder);
 
 }  // namespace starling

@@ -91,5 +91,40 @@ TEST(Plot, ThatCannotBeWrittenSaysSo) {
   EXPECT_THROW(write_png("this is no drawing", "/tmp/never.png"), Error);
 }
 
+TEST(Plot, BarsOfSeveralSeriesStandOnOneAnother) {
+  Plot plot = plot_of({{0, 3}});
+  plot.series[0].kind = Plot::Kind::bars;
+  plot.series.push_back({"two", {{0, 1}}, Plot::Kind::bars});
+  const std::string svg = plot.svg();
+  // Each bar is a rect of its own; the second one ends where the first begins.
+  std::vector<double> tops, heights;
+  for (auto at = svg.find("<rect x="); at != std::string::npos; at = svg.find("<rect x=", at + 1)) {
+    const auto number = [&](const char* name) {
+      return std::stod(svg.substr(svg.find(name, at) + std::string(name).size()));
+    };
+    if (number(" width=\"") < 20) continue;  // in the key
+    tops.push_back(number(" y=\""));
+    heights.push_back(number(" height=\""));
+  }
+  ASSERT_EQ(tops.size(), 2u);
+  EXPECT_NEAR(tops[1] + heights[1], tops[0], 0.2);
+  EXPECT_NEAR(heights[0], 3 * heights[1], 0.5);
+}
+
+TEST(Plot, ManyLongNamesStandAslantAndManySeriesKeepWithinThePicture) {
+  Plot plot = plot_of({});
+  for (int i = 0; i < 30; ++i) {
+    plot.categories.push_back("a name that is long " + std::to_string(i));
+    plot.series[0].points.push_back({static_cast<double>(i), 1});
+    plot.series.push_back({"series", {}, Plot::Kind::line});
+  }
+  plot.series[0].kind = Plot::Kind::bars;
+  const std::string svg = plot.svg();
+  EXPECT_EQ(count(svg, "rotate(-40"), 30u);
+  const auto last = svg.rfind("<text x=");
+  const double y = std::stod(svg.substr(svg.find(" y=\"", last) + 4));
+  EXPECT_LT(y, 520);
+}
+
 }  // namespace
 }  // namespace starling

@@ -41,7 +41,7 @@ class RunFolders : public testing::Test {
   }
   static std::string fmt_summary(double bytes) {
     return R"({"strategy":"mix","workers":2,"accuracy":0.9,"seconds":3,"samples_per_second":100,
-      "waited_seconds":[1,2],"mixing":{"staleness_histogram":[5,3,1]},"wire_bytes_sent":[)" +
+      "waited_seconds":[1,2],"network_seconds":[0.5,0.7],"mixing":{"staleness_histogram":[5,3,1]},"wire_bytes_sent":[)" +
            std::to_string(bytes / 2) + "," + std::to_string(bytes / 2) + "]}";
   }
 
@@ -62,7 +62,8 @@ TEST_F(RunFolders, AreComparedWithTheBaseline) {
   const std::vector<RunData> runs = {read_run(whole_run("one", 1000)),
                                      read_run(whole_run("two", 250))};
   const std::string table = report_on(runs, 0).comparison.csv();
-  EXPECT_NE(table.find("two,mix,2,90.00 %,3.0 s,100,50 %,50 %,250 B,75.0 %"), std::string::npos)
+  EXPECT_NE(table.find("two,mix,2,90.00 %,3.0 s,100,50 %,20 %,30 %,250 B,75.0 %"),
+            std::string::npos)
       << table;
   EXPECT_NE(report_on(runs, 1).comparison.csv().find("1.0 KB,-300.0 %"), std::string::npos);
 }
@@ -76,6 +77,10 @@ TEST_F(RunFolders, BecomeFiguresOfWhatTheyHold) {
   EXPECT_NEAR(accuracy[1].y, 90, 1e-9);
   const auto& over_bytes = figure(report, "accuracy-bytes").plot.series[0].points;
   EXPECT_EQ(over_bytes[0].x, 3000);
+  const auto& split = figure(report, "time-split").plot.series;  // computing, moving, waiting
+  EXPECT_DOUBLE_EQ(split[0].points[0].y, 1.5);
+  EXPECT_DOUBLE_EQ(split[1].points[0].y, 0.6);
+  EXPECT_DOUBLE_EQ(split[2].points[0].y, 0.9);
   const auto& rates = figure(report, "network-1").plot.series[0].points;
   ASSERT_EQ(rates.size(), 2u);
   EXPECT_EQ(rates[1].y, 2000);

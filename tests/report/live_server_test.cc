@@ -1,0 +1,90 @@
+// Who is let in, and what they may do.
+#include "report/live_server.h"
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include "base/error.h"
+
+namespace starling {
+namespace {
+
+using nlohmann::json;
+
+const LiveRun& some_run() {
+  static const LiveRun run({.name = "a run", .workers = 2, .settings = {}}, [] { return 1.0; });
+  return run;
+}
+
+int port_of(const LiveServer& server) {
+  const std::string url = server.url();
+  return std::stoi(url.substr(url.find(':', 6) + 1));
+}
+
+httplib::Result get(const LiveServer& server, const std::string& path,
+                    const httplib::Headers& headers = {}) {
+  httplib::Client client("127.0.0.1", port_of(server));
+  return client.Get(path, headers);
+}
+
+TEST(LiveServer, ServesThePageTheStateAndTheMetrics) {
+  const LiveServer server(parse_live_address("127.0.0.1:0"), "", some_run());
+  const auto page = get(server, "/");
+  ASSERT_TRUE(page);
+  EXPECT_EQ(page->status, 200);
+  EXPECT_NE(page->body.find("<!doctype html>"), std::string::npos);
+  EXPECT_NE(page->get_header_value("Content-Security-Policy").find("default-src 'none'"),
+            std::string::npos);
+  const auto state = get(server, "/state");
+  EXPECT_EQ(json::parse(state->body)["name"], "a run");
+  EXPECT_NE(get(server, "/metrics")->body.find("starling_worker_up"), std::string::npos);
+  EXPECT_EQ(get(server, "/elsewhere")->status, 404);
+  EXPECT_EQ(get(server, "/../../etc/passwd")->status, 404);
+}
+
+TEST(LiveServer, OnlyShows) {
+  const LiveServer server(parse_live_address("127.0.0.1:0"), "", some_run());
+  httplib::Client client("127.0.0.1", port_of(server));
+  EXPECT_EQ(client.Post("/state", "{}", "application/json")->status, 405);
+  EXPECT_EQ(client.Delete("/state")->status, 405);
+}
+
+TEST(LiveServer, OnLoopbackAnswersNoOtherName) {
+  const LiveServer server(parse_live_address("127.0.0.1:0"), "", some_run());
+  EXPECT_EQ(get(server, "/state", {{"Host", "evil.example"}})->status, 403);
+  EXPECT_EQ(get(server, "/state", {{"Host", "localhost:8070"}})->status, 200);
+}
+
+TEST(LiveServer, ATokenIsAskedForWhereOneIsSet) {
+  const std::string token = "0123456789abcdef";
+  const LiveServer server(parse_live_address("127.0.0.1:0"), token, some_run());
+  EXPECT_TRUE(server.url().ends_with("/?token=" + token)) << server.url();
+  EXPECT_EQ(get(server, "/")->status, 401);
+  EXPECT_EQ(get(server, "/metrics?token=0123456789abcdeX")->status, 401);
+  EXPECT_EQ(get(server, "/metrics?token=0123456789abcdef0")->status, 401);
+  EXPECT_EQ(get(server, "/metrics?token=")->status, 401);
+  EXPECT_EQ(get(server, "/?token=" + token)->status, 200);
+  EXPECT_EQ(get(server, "/state", {{"Authorization", "Bearer " + token}})->status, 200);
+}
+
+TEST(LiveServer, AskedForATakenPortItSaysSo) {
+  const LiveServer first(parse_live_address("127.0.0.1:0"), "", some_run());
+  EXPECT_THROW(LiveServer(parse_live_address(std::to_string(port_of(first))), "", some_run()),
+               Error);
+}
+
+TEST(LiveAddress, IsHostAndPortOrEither) {
+  EXPECT_EQ(parse_live_address("").port, 8070);
+  EXPECT_TRUE(parse_live_address("").is_loopback());
+  EXPECT_EQ(parse_live_address("9000").port, 9000);
+  EXPECT_FALSE(parse_live_address("9000").any_port);
+  EXPECT_EQ(parse_live_address("0.0.0.0:80").host, "0.0.0.0");
+  EXPECT_FALSE(parse_live_address("0.0.0.0:80").is_loopback());
+  EXPECT_TRUE(parse_live_address("[::1]:80").is_loopback());
+  for (const char* wrong : {"host", "127.0.0.1:", ":80", "1.2.3.4:99999", "a:b", "80x", "-1"}) {
+    EXPECT_THROW(parse_live_address(wrong), Error) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace starling
