@@ -1,23 +1,23 @@
 #!/usr/bin/python3
 """Yardstick: PyTorch DistributedDataParallel over gloo, training the classic MNIST network.
 
-Starts its own workers on this host. Keeps DDP at its best: the data set stays in memory and a batch
-is one gather, with no DataLoader in between. Prints one JSON object when it ends.
+One worker of several, started by `starling bench training` and `starling measure --grid race`, each
+in a network of its own if there is a lab. Keeps DDP at its best: the data set stays in memory and a
+batch is one gather, with no DataLoader in between. Rank 0 prints a JSON object after each evaluation
+and when it ends.
 
-    /usr/bin/python3 ddp_train.py --data DIR --workers 4
+    starling launch -n 4 -- sh -c 'ddp_train.py --rank $STARLING_RANK --store /tmp/new --data DIR'
 """
 
 import argparse
 import json
 import os
-import socket
-import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -79,10 +79,33 @@ def accuracy(model, images, labels, rank, workers):
     return right[0].item() / right[1].item()
 
 
-def train(rank, args, port):
+def bytes_sent(interface):
+    """What the kernel has counted on the way out of a lab host's interface."""
+    for line in Path("/proc/self/net/dev").read_text().splitlines():
+        name, _, counts = line.partition(":")
+        if name.strip() == interface:
+            return int(counts.split()[8])
+    return 0
+
+
+def say(rank, **event):
+    if rank == 0:
+        print(json.dumps(event), flush=True)
+
+
+def train(args):
+    rank = args.rank
+    interface = os.environ.get("STARLING_INTERFACE", "lo")
+    # Otherwise gloo takes the interface that the host's name resolves to.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     torch.set_num_threads(max(1, os.cpu_count() // args.workers))
+    sent_before = bytes_sent(interface)
     dist.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=args.workers
+        "gloo",
+        init_method=f"file://{args.store}",
+        rank=rank,
+        world_size=args.workers,
+        timeout=timedelta(minutes=10),
     )
     images, labels = read_split(args.data, "train")
     test_images, test_labels = read_split(args.data, "t10k")
@@ -96,8 +119,12 @@ def train(rank, args, port):
     optimizer = torch.optim.SGD(ddp.parameters(), lr=args.lr, momentum=args.momentum)
     shuffle = torch.Generator()
 
-    seconds = 0.0
+    every = args.evaluate_every or steps
+    seconds = 0.0  # without evaluations
     warm_up_seconds = 0.0
+    reached = 0.0
+    done = 0
+    begin = time.perf_counter()
     for epoch in range(1, args.epochs + 1):
         dist.barrier()
         start = time.perf_counter()
@@ -109,26 +136,47 @@ def train(rank, args, port):
             optimizer.zero_grad()
             F.nll_loss(ddp(to_input(images[batch])), labels[batch]).backward()
             optimizer.step()
-        dist.barrier()
-        seconds += time.perf_counter() - start
-        if args.until is not None or epoch == args.epochs:
+            done += 1
+            last = done == args.epochs * steps
+            if not last and (args.until is None or done % every != 0):
+                continue
+            seconds += time.perf_counter() - start
             reached = accuracy(model, test_images, test_labels, rank, args.workers)
+            say(
+                rank,
+                event="evaluation",
+                step=done,
+                steps=args.epochs * steps,
+                epoch=done / steps,
+                time=time.perf_counter() - begin,
+                training_time=seconds,
+                accuracy=reached,
+            )
+            start = time.perf_counter()
             if args.until is not None and reached >= args.until:
                 break
+        seconds += time.perf_counter() - start
+        if args.until is not None and reached >= args.until:
+            break
 
-    if rank == 0:
-        timed_samples = (epoch * steps - WARM_UP_STEPS) * args.batch * args.workers
-        result = {
-            "peer": "pytorch-ddp",
-            "workers": args.workers,
-            "batch": args.batch,
-            "epochs": epoch,
-            "steps": epoch * steps,
-            "seconds": round(seconds, 4),
-            "samples_per_second": round(timed_samples / (seconds - warm_up_seconds), 1),
-            "accuracy": reached,
-        }
-        print(json.dumps(result), flush=True)
+    sent = torch.zeros(args.workers, dtype=torch.int64)
+    sent[rank] = bytes_sent(interface) - sent_before
+    dist.all_reduce(sent)
+    timed_samples = (done - WARM_UP_STEPS) * args.batch * args.workers
+    say(
+        rank,
+        event="result",
+        strategy="PyTorch DDP",
+        workers=args.workers,
+        batch=args.batch,
+        epochs=done / steps,
+        steps=done,
+        seconds=time.perf_counter() - begin,
+        train_seconds=seconds,
+        samples_per_second=timed_samples / max(1e-9, seconds - warm_up_seconds),
+        accuracy=reached,
+        kernel_bytes_sent=sent.tolist(),
+    )
     dist.barrier()
     # Destroying DDP can deadlock: it joins gloo's threads while it holds the interpreter lock that
     # a thread with a last tensor to free waits for (seen with 1.13). Nothing is left to clean up.
@@ -146,16 +194,19 @@ def parse_arguments():
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--data", type=Path, required=True, help="directory of the MNIST idx files")
-    parser.add_argument("--workers", type=int, default=4, help="processes on this host")
+    parser.add_argument("--rank", type=int, required=True, help="which worker this is")
+    parser.add_argument("--store", type=Path, required=True, help="a new file where all meet")
+    parser.add_argument("--workers", type=int, default=4, help="how many there are")
     parser.add_argument("--batch", type=int, default=64, help="samples a worker and step")
     parser.add_argument("--epochs", type=int, default=1, help="at most this many")
     parser.add_argument("--lr", type=float, default=0.1, help="learning rate of SGD")
     parser.add_argument("--momentum", type=float, default=0.5, help="of SGD")
     parser.add_argument("--seed", type=int, default=1, help="of weights, order and dropout")
     parser.add_argument("--samples", type=int, help="train on the first so many only")
-    parser.add_argument("--until", type=float, help="stop after an epoch of this test accuracy")
+    parser.add_argument("--until", type=float, help="stop at this test accuracy")
+    parser.add_argument("--evaluate-every", type=int, help="steps; by default an epoch")
     args = parser.parse_args()
-    for name in ("workers", "batch", "epochs", "samples"):
+    for name in ("workers", "batch", "epochs", "samples", "evaluate_every"):
         value = getattr(args, name)
         if value is not None and value < 1:
             parser.error(f"--{name} must be at least 1")
@@ -174,22 +225,5 @@ def parse_arguments():
     return args
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def main():
-    args = parse_arguments()
-    # Otherwise gloo takes the interface that the host's name resolves to.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    try:
-        mp.spawn(train, (args, free_port()), nprocs=args.workers)
-    except (mp.ProcessRaisedException, mp.ProcessExitedException) as error:
-        reason = str(error).strip().splitlines()[-1]
-        sys.exit(f"ddp_train.py: a worker failed: {reason}")
-
-
 if __name__ == "__main__":
-    main()
+    train(parse_arguments())

@@ -1,4 +1,4 @@
-// Yardstick: the float32 sum all-reduce of Gloo over its TCP transport on 127.0.0.1.
+// Yardstick: the float32 sum all-reduce of Gloo over its TCP transport, on 127.0.0.1 or in a lab.
 //
 // One process a rank. Ranks find each other through files in --store, under a --prefix that no
 // earlier run has used. For four ranks:
@@ -16,6 +16,7 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -42,7 +43,12 @@ std::shared_ptr<gloo::Context> connect(const GlooOptions& options) {
         fmt::format("{} was used by an earlier run; give another --prefix", run.string()));
   }
   gloo::rendezvous::FileStore store(run);
-  auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
+  gloo::transport::tcp::attr where("127.0.0.1");
+  if (const char* interface = std::getenv("STARLING_INTERFACE")) {  // a lab's host
+    where = {};
+    where.iface = interface;
+  }
+  auto device = gloo::transport::tcp::CreateDevice(where);
   auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
   context->connectFullMesh(store, device);
   return context;

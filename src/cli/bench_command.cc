@@ -32,6 +32,7 @@ struct BenchCommand {
   std::vector<std::string> algorithms = {"all"};
   double seconds = 0.2;
   int rounds = 3;
+  std::string lab;
   bool no_peers = false;
   bool print_json = false;
   ExchangeBench worker;  // filled in for the hidden command
@@ -57,9 +58,10 @@ std::string joined(const std::vector<std::size_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
-void launch_contestant(const std::vector<std::string>& command, int processes, Times& times,
-                       const std::string& who) {
+void launch_contestant(const std::vector<std::string>& command, int processes,
+                       const std::string& lab, Times& times, const std::string& who) {
   LaunchPlan plan;
+  plan.lab = lab;
   plan.command = command;
   plan.workers = processes;
   plan.timeout = std::chrono::seconds(120);
@@ -70,7 +72,8 @@ void launch_contestant(const std::vector<std::string>& command, int processes, T
   });
 }
 
-void measure_gloo(int workers, const std::string& sizes, double seconds, Times& times) {
+void measure_gloo(int workers, const std::string& sizes, double seconds, const std::string& lab,
+                  Times& times) {
   const std::string program = sibling_program("starling-peer-gloo");
   for (const char* algorithm : {"ring", "halving-doubling", "bcube"}) {
     std::string folder = (std::filesystem::temp_directory_path() / "starling-gloo-XXXXXX").string();
@@ -80,7 +83,7 @@ void measure_gloo(int workers, const std::string& sizes, double seconds, Times& 
                           "exec '{}' --rank $STARLING_RANK --size {} --store '{}' --algorithm {} "
                           "--bytes {} --seconds {}",
                           program, workers, folder, algorithm, sizes, seconds)),
-                      workers, times, fmt::format("gloo {}", algorithm));
+                      workers, lab, times, fmt::format("gloo {}", algorithm));
     std::filesystem::remove_all(folder);
   }
 }
@@ -91,7 +94,7 @@ void measure_open_mpi(int workers, const std::string& sizes, double seconds, Tim
           "exec mpirun --allow-run-as-root --oversubscribe -n {} --mca btl tcp,self --mca pml ob1 "
           "--mca btl_tcp_if_include lo '{}' --bytes {} --seconds {}",
           workers, sibling_program("starling-peer-mpi").string(), sizes, seconds)),
-      1, times, "openmpi");
+      1, "", times, "openmpi");
 }
 
 void print_results(const BenchCommand& command, const Times& times) {
@@ -130,13 +133,15 @@ void print_results(const BenchCommand& command, const Times& times) {
                compared ? fmt::format("{:.2f} ({})", best_peer / seconds, peer_name) : ""});
   }
   if (command.print_json) {
-    fmt::print("{}\n",
-               json{{"machine", machine_description()}, {"rounds", command.rounds}, {"rows", rows}}
-                   .dump());
+    fmt::print("{}\n", json{{"machine", machine_description()},
+                            {"lab", command.lab},
+                            {"rounds", command.rounds},
+                            {"rows", rows}}
+                           .dump());
     return;
   }
-  fmt::print("all-reduce of float32 over loopback TCP, on {}, median of {} rounds\n\n{}",
-             machine_description(), command.rounds, table.text());
+  fmt::print("all-reduce of float32 over {}, on {}, median of {} rounds\n\n{}",
+             network_description(command.lab), machine_description(), command.rounds, table.text());
   fmt::print(
       "\nbandwidth is size / time; a ratio above 1 means that Starling is faster than the fastest "
       "peer\n");
@@ -163,8 +168,11 @@ void bench_exchange(BenchCommand& command) {
   {
     ProgressBar bar("benchmark");
     const bool gloo = !command.no_peers && is_peer_here("starling-peer-gloo");
-    const bool mpi = !command.no_peers && is_peer_here("starling-peer-mpi");
-    if (!command.no_peers && !(gloo && mpi)) {
+    // mpirun starts its processes itself, and knows nothing of our hosts.
+    const bool mpi = !command.no_peers && command.lab.empty() && is_peer_here("starling-peer-mpi");
+    if (!command.no_peers && !command.lab.empty()) {
+      bar.say("note: Open MPI is not measured in a lab");
+    } else if (!command.no_peers && !(gloo && mpi)) {
       bar.say(
           "note: not all peers are built; `make bench` installs Gloo and Open MPI and builds their "
           "drivers");
@@ -178,8 +186,8 @@ void bench_exchange(BenchCommand& command) {
         launch_contestant({own_program(), "bench", "exchange-worker", "--algorithms",
                            fmt::format("{}", fmt::join(command.algorithms, ",")), "--bytes",
                            joined(sizes), "--seconds", fmt::format("{}", command.seconds)},
-                          workers, times, "starling");
-        if (gloo) measure_gloo(workers, joined(sizes), command.seconds, times);
+                          workers, command.lab, times, "starling");
+        if (gloo) measure_gloo(workers, joined(sizes), command.seconds, command.lab, times);
         if (mpi) measure_open_mpi(workers, joined(sizes), command.seconds, times);
       }
     }
@@ -219,6 +227,7 @@ void add_bench_command(CLI::App& app) {
   exchange->add_option("--rounds", command->rounds, "everybody takes turns so many times")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  add_lab_option(*exchange, command->lab);
   exchange->add_flag("--no-peers", command->no_peers, "measure only Starling");
   exchange->add_flag("--json", command->print_json, "print JSON");
   exchange->callback([command] { bench_exchange(*command); });

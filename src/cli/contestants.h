@@ -2,6 +2,7 @@
 // it reports.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,6 +18,10 @@ void run_contestant(const LaunchPlan& plan, const std::string& who,
 
 // A peer prints JSON lines, which a shell sends down the pipe that our workers report by.
 std::vector<std::string> shell_reporting(const std::string& script);
+
+// --lab, for a benchmark on hosts with slow links.
+void add_lab_option(CLI::App& command, std::string& lab);
+std::string network_description(const std::string& lab);
 
 bool is_peer_here(const std::string& name);
 std::string own_program();

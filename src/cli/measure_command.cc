@@ -6,8 +6,12 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/ddp_peer.h"
 #include "cli/measure_grids.h"
+#include "cli/progress_bar.h"
+#include "cli/run_folder.h"
 #include "cli/training_run.h"
+#include "report/run_report.h"
 
 namespace starling {
 
@@ -37,6 +41,11 @@ constexpr Grid kGrids[] = {
      .takes_slow = false},
     {.name = "tradeoff",
      .measure = measure_tradeoff,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_slow = false},
+    {.name = "race",
+     .measure = measure_race,
      .takes_settings = true,
      .takes_workers = true,
      .takes_slow = false},
@@ -104,14 +113,23 @@ void save(const MeasuredGrid& measured, const std::filesystem::path& folder) {
   }
 }
 
+void report_all(const GridProgress& progress, const std::filesystem::path& folder) {
+  std::vector<RunData> runs;
+  for (const std::filesystem::path& run : progress.done()) runs.push_back(read_run(run));
+  write_report(report_on(runs, 0), folder / "report");
+}
+
 void measure_grid(MeasureCommand& command) {
   const Grid& grid =
       *std::ranges::find_if(kGrids, [&](const Grid& each) { return command.grid == each.name; });
   check_options(grid, command.options);
   if (command.folder.empty()) command.folder = fmt::format("runs/measure-{}", grid.name);
   command.options.folder = command.folder;
+  GridProgress progress(grid.name);
+  command.options.progress = &progress;
   const MeasuredGrid measured = grid.measure(command.options);
   save(measured, command.folder);
+  if (!progress.done().empty()) report_all(progress, command.folder);
   if (command.print_json) {
     json result = measured.conditions;
     result.update({{"grid", grid.name}, {"folder", command.folder}, {"rows", measured.rows}});
@@ -120,22 +138,52 @@ void measure_grid(MeasureCommand& command) {
     fmt::print("{}{}\n{}saved as {}/table.md, .csv and .json{}\n", paragraph(measured.headline),
                measured.table.text(), paragraph(measured.remarks), command.folder,
                measured.plot ? ", plot.svg and .png" : "");
+    if (!progress.done().empty()) {
+      fmt::print("the runs beside each other: {}/report/index.html\n", command.folder);
+    }
   }
 }
 
 }  // namespace
 
-json measured_run(const MeasureOptions& options, const Settings& settings,
-                  const std::filesystem::path& name, const std::string& label) {
+namespace {
+
+// As a run of ours leaves it, so that reports show both.
+json run_ddp(const TrainingPlan& plan) {
+  RunFolder folder(plan.run_folder, plan.settings);
+  ProgressBar bar(plan.grid->name());
+  bar.show(plan.grid->share(0), plan.grid->describe(0));
+  json summary = train_by_ddp(plan.settings, plan.launch, [&](const json& event) {
+    folder.record(0, event);
+    const double share = number_in(event, "step") / std::max(1.0, number_in(event, "steps"));
+    bar.show(plan.grid->share(share), plan.grid->describe(share));
+  });
+  // The only count there is.
+  summary["wire_bytes_sent"] = summary["kernel_bytes_sent"];
+  folder.finish(summary);
+  return summary;
+}
+
+}  // namespace
+
+json measured_run(const MeasureOptions& options, const Settings& settings, const std::string& name,
+                  bool by_ddp) {
   const std::filesystem::path folder = options.folder / name;
-  if (const auto before = finished(folder, settings)) return *before;
-  TrainingPlan plan{settings, folder, label, {}};
+  if (const auto before = finished(folder, settings)) {
+    options.progress->end(folder, true);
+    return *before;
+  }
+  TrainingPlan plan{settings, folder, name};
   plan.launch.lab = options.lab;
   if (!options.lab.empty()) plan.launch.timeout = std::chrono::minutes(10);  // links are slow
+  plan.grid = options.progress;
+  options.progress->begin(name);
   try {
-    return run_training(plan);
+    const json summary = by_ddp ? run_ddp(plan) : run_training(plan);
+    options.progress->end(folder);
+    return summary;
   } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", label, error.what()));
+    throw Error(fmt::format("{}: {}", name, error.what()));
   }
 }
 
@@ -163,22 +211,25 @@ void add_measure_command(CLI::App& app) {
       "tradeoff: pairwise averaging over passes, periods, codecs and mixing steps at 6 workers, "
       "bytes "
       "against\naccuracy, drawn; about 40 runs.\n"
+      "race: time to 97 % (--until) of PyTorch DDP, all-reduce and pairwise averaging; meant for "
+      "--lab.\n"
       "slow: in the simulator, what each schedule makes of one slow worker; takes seconds.\n"
       "What was measured before is kept: interrupt it, call it again, and it goes on.\n\n"
       "Example:\n"
       "  starling measure --grid paper --samples 3000 --model cnn3\n"
       "  starling measure --grid systems --epochs 3\n"
+      "  sudo starling measure --grid race --lab 10mbit\n"
       "  starling measure --grid slow --workers 8 --slow 0:10");
   std::vector<std::string> names;
   for (const Grid& grid : kGrids) names.emplace_back(grid.name);
-  measure->add_option("--grid", command->grid, "which grid: paper, systems, tradeoff or slow")
+  measure->add_option("--grid", command->grid, "which grid: paper, systems, tradeoff, race or slow")
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   measure->add_option("--folder", command->folder,
                       "where the runs and the table go; by default runs/measure-GRID");
   measure
       ->add_option("--workers", command->options.workers,
-                   "systems, tradeoff, slow: how many workers; by default 4 (tradeoff: 6)")
+                   "all but paper: how many workers; by default 4 (tradeoff: 6)")
       ->check(CLI::Range(1, 4096));
   measure->add_option("--slow", command->options.slow,
                       "slow: which worker is slow, and how many times; by default 3:5");

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/grid_progress.h"
 #include "cli/settings_flags.h"
 #include "report/plot.h"
 #include "report/table.h"
@@ -19,7 +20,8 @@ struct MeasureOptions {
   std::filesystem::path folder;  // each run has its own in it
   std::optional<int> workers;
   std::optional<std::string> slow;
-  std::string lab;  // each run in one of its own, see net/lab.h
+  std::string lab;                   // each run in one of its own, see net/lab.h
+  GridProgress* progress = nullptr;  // the grid says how many runs it expects
 };
 
 struct MeasuredGrid {
@@ -37,13 +39,15 @@ MeasuredGrid measure_paper(const MeasureOptions& options);
 MeasuredGrid measure_systems(const MeasureOptions& options);
 // Bytes against accuracy of pairwise averaging, over its settings.
 MeasuredGrid measure_tradeoff(const MeasureOptions& options);
+// Who reaches an accuracy first over slow links, PyTorch DDP among them.
+MeasuredGrid measure_race(const MeasureOptions& options);
 // What each schedule makes of one slow worker, in the simulator.
 MeasuredGrid measure_slow(const MeasureOptions& options);
 
 // The summary of a training in the folder of that name: trains, unless it was finished there before
-// under the same settings.
+// under the same settings; by PyTorch DDP if that is asked for.
 nlohmann::json measured_run(const MeasureOptions& options, const Settings& settings,
-                            const std::filesystem::path& name, const std::string& label);
+                            const std::string& name, bool by_ddp = false);
 
 double total(const nlohmann::json& per_worker);
 double mean(const nlohmann::json& per_worker);

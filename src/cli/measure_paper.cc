@@ -22,6 +22,7 @@ std::string saving(double bytes, double baseline) {
 MeasuredGrid measure_paper(const MeasureOptions& options) {
   const Settings common = options.settings.unchecked();
   const auto grid = paper_grid();
+  options.progress->expect(grid.size());
   std::vector<json> results;
   for (std::size_t i = 0; i < grid.size(); ++i) {
     const PaperRow& row = grid[i];
@@ -32,10 +33,9 @@ MeasuredGrid measure_paper(const MeasureOptions& options) {
     settings.epochs = row.iterations;
     settings.evaluate_every = 0;  // on so few samples, evaluating would take longer than training
     check_settings(settings);
-    results.push_back(measured_run(
-        options, settings,
-        fmt::format("workers-{}-passes-{}-iterations-{}", row.workers, row.passes, row.iterations),
-        fmt::format("[{}/{}] {} workers, {} passes", i + 1, grid.size(), row.workers, row.passes)));
+    results.push_back(measured_run(options, settings,
+                                   fmt::format("workers-{}-passes-{}-iterations-{}", row.workers,
+                                               row.passes, row.iterations)));
   }
 
   Table table({"workers", "passes", "iterations", "network", "saving", "per iteration", "accuracy",

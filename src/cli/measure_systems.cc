@@ -75,14 +75,13 @@ std::vector<std::string> as_text(const json& row) {
 
 MeasuredGrid measure_systems(const MeasureOptions& options) {
   const std::vector<SystemRun> runs = planned(options);
+  options.progress->expect(runs.size());
   Table table({"system", "accuracy", "97 %", "training", "samples/s", "waited", "sent per worker",
                "received per worker", "sent by all workers", "staleness mean", "staleness max",
                "dropped"});
   json rows = json::array();
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const json summary = measured_run(options, runs[i].settings, runs[i].name,
-                                      fmt::format("[{}/{}] {}", i + 1, runs.size(), runs[i].name));
-    rows.push_back(as_row(runs[i].name, summary));
+  for (const SystemRun& run : runs) {
+    rows.push_back(as_row(run.name, measured_run(options, run.settings, run.name)));
     table.add(as_text(rows.back()));
   }
   const Settings& any = runs.front().settings;

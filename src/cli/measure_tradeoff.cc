@@ -78,7 +78,7 @@ std::vector<Run> planned(const MeasureOptions& options) {
 }
 
 // A setting whose training broke down is a result, too.
-json as_row(const Run& run, const MeasureOptions& options, const std::string& label) {
+json as_row(const Run& run, const MeasureOptions& options) {
   json row = {{"strategy", run.settings.strategy},
               {"codec", run.coding},
               {"passes", run.settings.passes},
@@ -88,7 +88,7 @@ json as_row(const Run& run, const MeasureOptions& options, const std::string& la
               {"bytes", 0.0},
               {"bytes_in_all", 0.0}};
   try {
-    const json summary = measured_run(options, run.settings, run.name(), label);
+    const json summary = measured_run(options, run.settings, run.name());
     row["accuracy"] = summary["accuracy"];
     row["bytes"] = total(summary["training_bytes_sent"]);
     row["bytes_in_all"] = total(summary["wire_bytes_sent"]);
@@ -146,11 +146,9 @@ Plot drawn(const std::vector<json>& rows, const json* cheapest, double least,
 
 MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
   const std::vector<Run> runs = planned(options);
+  options.progress->expect(runs.size());
   std::vector<json> rows;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    rows.push_back(
-        as_row(runs[i], options, fmt::format("[{}/{}] {}", i + 1, runs.size(), runs[i].name())));
-  }
+  for (const Run& run : runs) rows.push_back(as_row(run, options));
   const json baseline = rows[0];
   const json alone = rows[1];
   for (const json& row : {baseline, alone}) {

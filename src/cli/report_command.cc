@@ -1,7 +1,6 @@
 // starling report: one page about one run or several, with figures and tables beside it.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 
 #include "base/error.h"
@@ -19,14 +18,6 @@ struct ReportCommand {
   bool print_json = false;
 };
 
-void write(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream stream(file);
-  stream << text << std::flush;
-  if (!stream) {
-    throw Error(fmt::format("cannot write {}", file.string()), "choose another folder with --out");
-  }
-}
-
 void report_runs(const ReportCommand& command) {
   std::vector<RunData> runs;
   for (const std::string& folder : command.runs) runs.push_back(read_run(folder));
@@ -38,16 +29,7 @@ void report_runs(const ReportCommand& command) {
   }
   const RunReport report = report_on(runs, baseline);
   const std::filesystem::path folder = command.folder;
-  std::error_code shown_by_write;
-  std::filesystem::create_directories(folder, shown_by_write);
-  write(folder / "index.html", report.html);
-  write(folder / "comparison.md", report.comparison.markdown());
-  write(folder / "comparison.csv", report.comparison.csv());
-  for (const Figure& figure : report.figures) {
-    const std::string svg = figure.plot.svg();
-    write(folder / (figure.name + ".svg"), svg);
-    write_png(svg, folder / (figure.name + ".png"));
-  }
+  write_report(report, folder);
   const std::string page = (folder / "index.html").string();
   if (command.print_json) {
     fmt::print(

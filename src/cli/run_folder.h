@@ -4,6 +4,8 @@
 //   metrics.jsonl      step, epoch, loss, time; accuracy where it was evaluated
 //   network.jsonl      each second, each worker's bytes in and out by purpose
 //   model.safetensors  the final model, the mean of all workers'
+//   events.out.tfevents.*  the metrics once more, for TensorBoard
+//   timeline.json      with --timeline: what each worker did when, for Perfetto
 //   staleness.csv      how many gradients (with servers) or models (mixing weights) were how stale
 //   summary.json       the result in one object
 #pragma once
@@ -11,7 +13,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "report/tensorboard.h"
 #include "strategy/settings.h"
 
 namespace starling {
@@ -32,14 +36,18 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void log_scalar(const std::string& tag, const nlohmann::json& event, const char* key);
+
   std::filesystem::path path_;
   bool created_ = false;
   bool used_ = false;
   std::ofstream metrics_;
   std::ofstream network_;
+  std::optional<TensorBoardLog> tensorboard_;
+  std::int64_t step_ = 0;  // of the lead, when it last reported
 };
 
-// runs/2026-01-31-120000-pairwise-4, or with a number behind it if that exists.
-std::filesystem::path fresh_run_path(const Settings& settings);
+// runs/2026-01-31-120000-WHAT, or with a number behind it if that exists.
+std::filesystem::path fresh_run_path(const std::string& what);
 
 }  // namespace starling

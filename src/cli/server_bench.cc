@@ -31,6 +31,7 @@ struct ServerBench {
   std::vector<std::string> sizes = {"1MB", "16MB"};
   double seconds = 0.5;
   int rounds = 3;
+  std::string lab;
   bool no_peers = false;
   bool print_json = false;
 };
@@ -186,6 +187,7 @@ void measure_starling(const ServerBench& bench, int workers, int servers, std::s
                   "--seconds",
                   fmt::format("{}", bench.seconds)};
   plan.workers = workers;
+  plan.lab = bench.lab;
   plan.settings = write_settings(settings);
   add_servers(settings, plan);
   plan.survives_losses = false;
@@ -231,16 +233,17 @@ void print_results(const ServerBench& bench, const Rates& rates) {
                theirs, ratio});
   }
   if (bench.print_json) {
-    fmt::print(
-        "{}\n",
-        json{{"machine", machine_description()}, {"rounds", bench.rounds}, {"rows", rows}}.dump());
+    fmt::print("{}\n", json{{"machine", machine_description()},
+                            {"lab", bench.lab},
+                            {"rounds", bench.rounds},
+                            {"rows", rows}}
+                           .dump());
     return;
   }
   fmt::print(
-      "push and pull of float32 over loopback TCP, applied by SGD as they come, on {}, median of "
-      "{} "
+      "push and pull of float32 over {}, applied by SGD as they come, on {}, median of {} "
       "rounds\n\n{}\nbytes pushed and pulled by all workers together, a second\n",
-      machine_description(), bench.rounds, table.text());
+      network_description(bench.lab), machine_description(), bench.rounds, table.text());
 }
 
 void bench_server(const ServerBench& bench) {
@@ -255,8 +258,11 @@ void bench_server(const ServerBench& bench) {
   Rates rates;
   {
     ProgressBar bar("benchmark");
-    const bool peer = !bench.no_peers && is_peer_here("starling-peer-zmq");
-    if (!bench.no_peers && !peer) {
+    // Its driver is one process, and knows nothing of our hosts.
+    const bool peer = !bench.no_peers && bench.lab.empty() && is_peer_here("starling-peer-zmq");
+    if (!bench.no_peers && !bench.lab.empty()) {
+      bar.say("note: ZeroMQ is not measured in a lab");
+    } else if (!bench.no_peers && !peer) {
       bar.say(
           "note: the ZeroMQ driver is not built; `make bench` installs libzmq3-dev and builds it");
     }
@@ -319,6 +325,7 @@ void add_server_bench(CLI::App& bench) {
   server->add_option("--rounds", options->rounds, "everybody takes turns so many times")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  add_lab_option(*server, options->lab);
   server->add_flag("--no-peers", options->no_peers, "measure only Starling");
   server->add_flag("--json", options->print_json, "print JSON");
   server->callback([options] { bench_server(*options); });

@@ -24,6 +24,8 @@ class SettingsFlags {
   // The same for a system that no flag has named, over other defaults.
   Settings settings_for(const System& system, Settings defaults = {}) const;
 
+  // What people call it: the named system, or else the strategy.
+  std::string name() const { return system_.empty() ? unchecked().strategy : system_; }
   // One of the flags that were used, if any was.
   std::optional<std::string> any_flag() const;
 

@@ -26,6 +26,8 @@ struct TrainCommand {
   SettingsFlags settings;
   LaunchFlags where;
   std::string run_folder;
+  std::optional<std::string> live;
+  bool timeline = false;
   bool print_json = false;
 };
 
@@ -122,9 +124,12 @@ void train_once(const TrainCommand& command) {
                             plan.settings.workers, plan.launch.machines),
                 "--workers counts those of all machines");
   }
-  plan.run_folder = command.run_folder.empty() ? fresh_run_path(plan.settings)
-                                               : std::filesystem::path(command.run_folder);
-  plan.label = plan.settings.strategy;
+  plan.label = command.settings.name();
+  plan.run_folder = command.run_folder.empty()
+                        ? fresh_run_path(fmt::format("{}-{}", plan.label, plan.settings.workers))
+                        : std::filesystem::path(command.run_folder);
+  if (command.live) plan.live = parse_live_address(*command.live);
+  plan.timeline = command.timeline;
   if (const auto remark = advice(plan.settings)) fmt::print(stderr, "note: {}\n", *remark);
   const json summary = run_training(plan);
   if (command.print_json) {
@@ -142,11 +147,19 @@ void add_train_command(CLI::App& app) {
   train->footer(
       "Example:\n"
       "  starling train --workers 4 --strategy pairwise --passes 1 --epochs 3 --lr 0.1\n"
-      "  starling train --system horovod --data synthetic --until accuracy=0.97");
+      "  starling train --system horovod --data synthetic --until accuracy=0.97\n"
+      "  starling train --workers 4 --live --timeline");
   command->settings.add_to(*train, SettingsFlags::Which::all);
   command->where.add_to(*train);
   train->add_option("--run", command->run_folder,
                     "the run folder; by default a new one under runs/");
+  train
+      ->add_option("--live", command->live,
+                   "show the run on a page as it goes, at 127.0.0.1:8070 or this ADDRESS:PORT; "
+                   "its /metrics is for Prometheus")
+      ->expected(0, 1);
+  train->add_flag("--timeline", command->timeline,
+                  "write what each worker did when to timeline.json, for ui.perfetto.dev");
   train->add_flag("--json", command->print_json, "print the result as one JSON object, last");
   train->callback([command] { train_once(*command); });
 }

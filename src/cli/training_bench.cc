@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/contestants.h"
+#include "cli/ddp_peer.h"
 #include "cli/machine.h"
 #include "cli/settings_flags.h"
 #include "cli/training_run.h"
@@ -25,29 +26,24 @@ using nlohmann::json;
 struct TrainingBench {
   SettingsFlags settings;
   int rounds = 3;
+  std::string lab;
   bool print_json = false;
 };
 
-double measure_starling(const Settings& settings, const std::filesystem::path& folder) {
+double measure_starling(const TrainingBench& bench, const Settings& settings,
+                        const std::filesystem::path& folder) {
   std::filesystem::remove_all(folder);
-  const json summary = run_training({settings, folder, "starling", {}});
+  TrainingPlan plan{settings, folder, "starling"};
+  plan.launch.lab = bench.lab;
+  const json summary = run_training(plan);
   std::filesystem::remove_all(folder);
   return summary["samples_per_second"];
 }
 
-double measure_ddp(const Settings& settings) {
+double measure_ddp(const TrainingBench& bench, const Settings& settings) {
   LaunchPlan plan;
-  plan.command = shell_reporting(
-      fmt::format("exec '{}' --data '{}' --workers {} --batch {} --epochs {} --lr {} --momentum {} "
-                  "--seed {}",
-                  sibling_program("starling-peer-ddp").string(), settings.data_folder,
-                  settings.workers, settings.batch, std::max(1, static_cast<int>(settings.epochs)),
-                  settings.lr, settings.momentum, settings.seed));
-  double samples_per_second = 0;
-  run_contestant(plan, "PyTorch DDP (`make bench` installs what it needs)", [&](const json& event) {
-    samples_per_second = event.value("samples_per_second", 0.0);
-  });
-  return samples_per_second;
+  plan.lab = bench.lab;
+  return train_by_ddp(settings, plan, [](const json&) {})["samples_per_second"];
 }
 
 void run_bench(const TrainingBench& bench) {
@@ -60,14 +56,15 @@ void run_bench(const TrainingBench& bench) {
       std::filesystem::temp_directory_path() / fmt::format("starling-bench-{}", ::getpid());
   std::vector<double> ours, ddp;
   for (int round = 0; round < bench.rounds; ++round) {
-    ours.push_back(measure_starling(settings, folder));
-    ddp.push_back(measure_ddp(settings));
+    ours.push_back(measure_starling(bench, settings, folder));
+    ddp.push_back(measure_ddp(bench, settings));
   }
   const double ratio = median(ours) / median(ddp);
   if (bench.print_json) {
     fmt::print("{}\n", json{{"machine", machine_description()},
                             {"workers", settings.workers},
                             {"batch", settings.batch},
+                            {"lab", bench.lab},
                             {"starling_samples_per_second", ours},
                             {"ddp_samples_per_second", ddp},
                             {"ratio", ratio}}
@@ -82,8 +79,9 @@ void run_bench(const TrainingBench& bench) {
   };
   row("starling, ring all-reduce", ours);
   row("PyTorch DDP over gloo", ddp);
-  fmt::print("mnist-cnn, {} workers, batch {} each, on {}\n\n{}\nstarling / DDP: {:.2f}\n",
-             settings.workers, settings.batch, machine_description(), table.text(), ratio);
+  fmt::print("mnist-cnn, {} workers, batch {} each, over {}, on {}\n\n{}\nstarling / DDP: {:.2f}\n",
+             settings.workers, settings.batch, network_description(bench.lab),
+             machine_description(), table.text(), ratio);
 }
 
 }  // namespace
@@ -96,6 +94,7 @@ void add_training_bench(CLI::App& bench) {
   training->add_option("--rounds", command->rounds, "both take turns so many times")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
+  add_lab_option(*training, command->lab);
   training->add_flag("--json", command->print_json, "print JSON");
   training->callback([command] { run_bench(*command); });
 }

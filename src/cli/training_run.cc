@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/progress_bar.h"
 #include "cli/run_folder.h"
+#include "net/lab.h"
+#include "net/timeline_file.h"
 #include "report/run_data.h"
 #include "strategy/mix_plan.h"
 #include "strategy/server_plan.h"
@@ -51,37 +55,139 @@ void add_servers(const Settings& settings, LaunchPlan& plan) {
   plan.survives_losses = survives_losses(settings);
 }
 
-json run_training(TrainingPlan plan) {
-  RunFolder folder(plan.run_folder, plan.settings);
-  plan.launch.command = {sibling_program("starling-trainer"), folder.path()};
-  plan.launch.workers = plan.settings.workers / plan.launch.machines;
-  plan.launch.settings = write_settings(plan.settings);
-  add_servers(plan.settings, plan.launch);
+namespace {
 
-  ProgressBar bar(plan.label);
-  json result;
-  double accuracy = -1;
-  const LaunchResult outcome = launch(plan.launch, [&](int rank, std::string_view line) {
-    const json event = json::parse(line, nullptr, false);
-    if (!event.is_object()) return;
-    folder.record(rank, event);
-    const std::string kind = event.value("event", "");
-    if (kind == "result") result = event;
+// Where a run can be watched, if anybody asked for that.
+class LiveView {
+ public:
+  LiveView(const TrainingPlan& plan, const std::filesystem::path& folder, ProgressBar& bar) {
+    if (!plan.live) return;
+    const Settings& settings = plan.settings;
+    run_.emplace(LiveRun::About{.name = folder.filename(),
+                                .workers = settings.workers,
+                                .servers = plan.launch.servers,
+                                .settings = {{"system", plan.label},
+                                             {"strategy", settings.strategy},
+                                             {"workers", settings.workers},
+                                             {"servers", plan.launch.servers},
+                                             {"model", settings.model},
+                                             {"data", settings.data},
+                                             {"epochs", settings.epochs},
+                                             {"batch", settings.batch},
+                                             {"lr", settings.lr}}},
+                 [begin = std::chrono::steady_clock::now()] {
+                   const auto now = std::chrono::steady_clock::now();
+                   return std::chrono::duration<double>(now - begin).count();
+                 });
+    server_.emplace(*plan.live, token_for(*plan.live), *run_);
+    bar.say("live page: " + server_->url());
+  }
+
+  void take(int rank, const json& event) {
+    if (run_) run_->take(rank, event);
+  }
+  void finish(const std::string& error) {
+    if (run_) run_->finish(error);
+  }
+
+ private:
+  static std::string token_for(const LiveAddress& address) {
+    if (address.is_loopback()) return "";
+    const char* chosen = std::getenv("STARLING_LIVE_TOKEN");
+    if (chosen == nullptr) return make_secret();
+    if (std::string_view(chosen).size() < 16) {
+      throw Error("STARLING_LIVE_TOKEN has fewer than 16 characters",
+                  "make one with `openssl rand -hex 16`, or leave it out to get one");
+    }
+    return chosen;
+  }
+
+  std::optional<LiveRun> run_;
+  std::optional<LiveServer> server_;  // the first to go
+};
+
+// The bar of a run, or of the grid that it is part of.
+class RunBar {
+ public:
+  explicit RunBar(const TrainingPlan& plan)
+      : grid_(plan.grid),
+        label_(plan.label),
+        bar_(plan.grid != nullptr ? plan.grid->name() : plan.label) {}
+
+  void take(const std::string& kind, const json& event) {
     if (kind == "evaluation") {
-      accuracy = number_in(event, "accuracy");
-      bar.say(fmt::format(
-          "{}: epoch {:.2f}  accuracy {:.2f} %  loss {:.4f}  {}", plan.label,
-          number_in(event, "epoch"), accuracy * 100, number_in(event, "test_loss", NAN),
+      accuracy_ = number_in(event, "accuracy");
+      bar_.say(fmt::format(
+          "{}: epoch {:.2f}  accuracy {:.2f} %  loss {:.4f}  {}", label_, number_in(event, "epoch"),
+          accuracy_ * 100, number_in(event, "test_loss", NAN),
           format_duration(
               std::chrono::milliseconds(static_cast<long>(number_in(event, "time") * 1000)))));
     }
     if (kind == "progress" || kind == "evaluation") {
-      bar.show(number_in(event, "step") / std::max(1.0, number_in(event, "steps")),
-               describe(event, accuracy));
+      const double share = number_in(event, "step") / std::max(1.0, number_in(event, "steps"));
+      if (grid_ != nullptr) {
+        bar_.show(grid_->share(share), grid_->describe(share) + "  " + describe(event, accuracy_));
+      } else {
+        bar_.show(share, describe(event, accuracy_));
+      }
     }
+  }
+  ProgressBar& bar() { return bar_; }
+
+ private:
+  const GridProgress* grid_;
+  std::string label_;
+  ProgressBar bar_;
+  double accuracy_ = -1;
+};
+
+// On a host that the kernel slows down, the worker need not do so itself.
+Settings settings_for_workers(TrainingPlan& plan) {
+  Settings settings = plan.settings;
+  const auto slow = slow_worker(settings);
+  if (slow && can_slow_hosts(plan.launch.lab)) {
+    plan.launch.slow_hosts[slow->rank] = slow->factor;
+    settings.slow.clear();
+  }
+  return settings;
+}
+
+}  // namespace
+
+json run_training(TrainingPlan plan) {
+  RunFolder folder(plan.run_folder, plan.settings);
+  plan.launch.command = {sibling_program("starling-trainer"), folder.path()};
+  plan.launch.workers = plan.settings.workers / plan.launch.machines;
+  plan.launch.settings = write_settings(settings_for_workers(plan));
+  if (plan.timeline) plan.launch.timeline_folder = folder.path();
+  add_servers(plan.settings, plan.launch);
+
+  RunBar bar(plan);
+  LiveView live(plan, folder.path(), bar.bar());
+  json result;
+  const LaunchResult outcome = launch(plan.launch, [&](int rank, std::string_view line) {
+    const json event = json::parse(line, nullptr, false);
+    if (!event.is_object()) return;
+    live.take(rank, event);
+    const std::string kind = event.value("event", "");
+    if (kind == "result") result = event;
+    if (kind == "lost" && plan.launch.survives_losses) {
+      bar.bar().say("note: " + event.value("reason", ""));
+    }
+    folder.record(rank, event);
+    bar.take(kind, event);
   });
+  live.finish(outcome.interrupted ? "" : outcome.error);
+  if (plan.timeline) {
+    const std::uint64_t left_out = join_timeline(folder.path());
+    bar.bar().say(fmt::format(
+        "timeline: {}, for ui.perfetto.dev{}", (folder.path() / "timeline.json").string(),
+        left_out == 0 ? ""
+                      : fmt::format("; {} spans at the end had no place in it",
+                                    format_count(static_cast<double>(left_out)))));
+  }
   if (outcome.interrupted) {
-    bar.say("error: " + outcome.error);
+    bar.bar().say("error: " + outcome.error);
     throw CLI::RuntimeError(outcome.exit_code);
   }
   if (outcome.exit_code != 0) throw Error(outcome.error);

@@ -5,9 +5,12 @@
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "cli/grid_progress.h"
 #include "net/launcher.h"
+#include "report/live_server.h"
 #include "strategy/settings.h"
 
 namespace starling {
@@ -16,7 +19,10 @@ struct TrainingPlan {
   Settings settings;
   std::filesystem::path run_folder;
   std::string label = "training";
-  LaunchPlan launch;  // machines, rendezvous, secret, timeout; the rest is filled in
+  LaunchPlan launch = {};  // machines, rendezvous, secret, timeout, lab; the rest is filled in
+  std::optional<LiveAddress> live = {};  // where to show it as it goes
+  bool timeline = false;                 // whether to record one
+  const GridProgress* grid = nullptr;    // what it is a run of
 };
 
 // Returns the summary; throws Error with the culprit's reason if the run fails, and the exit code

@@ -51,6 +51,7 @@ Dist::Dist(Model model, Settings settings, Job job, Workload workload)
   const auto slow = slow_worker(settings_);
   if (slow && slow->rank == job_.rank) slowness_ = slow->factor;
   member_.emplace(join(loop_, job_));
+  timeline_.emplace(job_, comm());
   workload.buckets = make_buckets();
   strategy_ = make_strategy(settings_, comm(), std::move(workload));
   watch_backward();
@@ -161,6 +162,8 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
     ++pass_;
     return false;
   }
+  comm().timeline().add(
+      {Timeline::Kind::compute, "forward and backward", computing_since_, loop_.now()});
   slow_down();
   // A parameter that the loss did not depend on has not been announced; its bucket starts now.
   model_.reclaim_gradients();
@@ -173,7 +176,10 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
     bucket.missing = bucket.parameters;
     if (bucket.dense != nullptr) bucket.dense->forget();
   }
-  if (!strategy_->updates_weights()) optimizer.step();
+  if (!strategy_->updates_weights()) {
+    const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
+    optimizer.step();
+  }
   run("the exchange of weights", strategy_->after_update(model_.replica()));
   model_.zero_gradients();
   pass_ = 0;
@@ -182,10 +188,8 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
 }
 
 std::uint64_t Dist::next_batch(std::optional<std::uint64_t> before) {
-  const Time begin = loop_.now();
   std::uint64_t batch = 0;
-  loop_.run(within(loop_, begin + job_.timeout, "asking for work", ask_for_batch(before, batch)));
-  waited_ += loop_.now() - begin;
+  run("asking for work", ask_for_batch(before, batch));
   computing_since_ = loop_.now();
   return batch;
 }
@@ -198,9 +202,12 @@ Task<> Dist::ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& b
 void Dist::finish() { run("agreeing on the final model", strategy_->finish(model_.replica())); }
 
 void Dist::run(const char* what, Task<> task) {
+  const auto waiting = comm().record(Timeline::Kind::wait, what);
   const Time begin = loop_.now();
+  const Time worked = TcpLoop::processor_time();
   loop_.run(within(loop_, begin + job_.timeout, what, std::move(task)));
-  waited_ += loop_.now() - begin;
+  exchanging_ += loop_.now() - begin;
+  moving_bytes_ += TcpLoop::processor_time() - worked;
 }
 
 }  // namespace starling

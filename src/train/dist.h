@@ -20,6 +20,7 @@
 
 #include "net/job.h"
 #include "net/join.h"
+#include "net/timeline_file.h"
 #include "strategy/settings.h"
 #include "strategy/strategy.h"
 #include "train/flat_model.h"
@@ -54,9 +55,11 @@ class Dist {
   FlatModel& model() { return model_; }
   const Settings& settings() const { return settings_; }
   const Job& job() const { return job_; }
-  // Drives a task under the job's timeout and counts the time as spent waiting.
+  // Drives a task under the job's timeout and counts the time as spent in exchanges.
   void run(const char* what, Task<> task);
-  Time waited() const { return waited_; }
+  Time exchanging() const { return exchanging_; }
+  // The part of it in which this worker moved and reduced bytes; the rest it waited for others.
+  Time moving_bytes() const { return moving_bytes_; }
 
  private:
   struct BucketState {
@@ -80,13 +83,14 @@ class Dist {
   Job job_;
   TcpLoop loop_;
   std::optional<Membership> member_;
+  std::optional<TimelineFile> timeline_;
   FlatModel model_;
   std::unique_ptr<Strategy> strategy_;
   std::vector<BucketState> buckets_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::shared_ptr<Dist*> self_;  // what the hooks look at; they may outlive us
   int pass_ = 0;
-  Time waited_{0};
+  Time exchanging_{0}, moving_bytes_{0};
   double slowness_ = 1;  // by how much this worker is slowed down on purpose
   Time computing_since_{0};
 };

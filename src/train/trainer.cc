@@ -69,6 +69,16 @@ json by_purpose(const Ledger& ledger, Direction direction) {
   return counts;
 }
 
+// [[peer, bytes on the wire], ...], of those with whom there was traffic.
+json by_peer(const Ledger& ledger, Direction direction) {
+  json counts = json::array();
+  for (int peer = 0; peer < ledger.peers(); ++peer) {
+    const std::uint64_t bytes = ledger.total_with(peer, direction).wire;
+    if (bytes > 0) counts.push_back({peer, bytes});
+  }
+  return counts;
+}
+
 // Each second, what has gone over the network so far. Runs whenever the loop does.
 Task<> report_network(Dist& dist) {
   const Time start = dist.loop().now();
@@ -77,7 +87,9 @@ Task<> report_network(Dist& dist) {
     json event = {{"event", "network"},
                   {"time", seconds(dist.loop().now() - start)},
                   {"sent", by_purpose(dist.comm().ledger(), Direction::sent)},
-                  {"received", by_purpose(dist.comm().ledger(), Direction::received)}};
+                  {"received", by_purpose(dist.comm().ledger(), Direction::received)},
+                  {"sent_to", by_peer(dist.comm().ledger(), Direction::sent)},
+                  {"received_from", by_peer(dist.comm().ledger(), Direction::received)}};
     if (const auto kernel = own_counters(dist.job().interface)) {
       event["kernel_sent"] = kernel->sent_bytes;
       event["kernel_received"] = kernel->received_bytes;
@@ -95,7 +107,8 @@ std::uint64_t exchanged_bytes(const Ledger& ledger) {
 struct WorkerResult {
   std::int64_t rank;
   double accuracy;
-  double waited_seconds;
+  double waited_seconds;   // in exchanges, of which
+  double network_seconds;  // it moved and reduced bytes so long itself
   std::uint64_t samples;
   std::uint64_t payload_bytes_sent;
   std::uint64_t wire_bytes_sent;
@@ -249,6 +262,7 @@ class Trainer {
   // All together where they go step by step; else the lead alone, while the others go on.
   void evaluate() {
     if (!in_step() && !dist_.leads()) return;
+    const auto evaluating = dist_.comm().record(Timeline::Kind::compute, "evaluation");
     const Time begin = dist_.loop().now();
     const Score mean = in_step() ? evaluate_mean(dist_, test_) : evaluate_own(dist_, test_);
     accuracy_ = mean.accuracy;
@@ -292,6 +306,7 @@ class Trainer {
                   {"steps", steps_},
                   {"epoch", epochs()},
                   {"time", seconds(now - start_)},
+                  {"training_time", seconds(training_time())},  // without evaluations
                   {"loss", train_loss_},
                   {"samples_per_second",
                    epochs() * static_cast<double>(train_.count()) / seconds(training_time())},
@@ -312,7 +327,9 @@ class Trainer {
     const std::uint64_t exchanged = exchanged_bytes(dist_.comm().ledger()) - sent_at_start_;
     const Score own = evaluate_own(dist_, test_);
     const torch::Tensor weights = dist_.model().weights().clone();
+    const Time finish_begun = dist_.loop().now();
     dist_.finish();
+    finishing_ = dist_.loop().now() - finish_begun;
     const double squared_distance =
         (weights - dist_.model().weights()).square().sum().item<double>();
     if (in_step()) {
@@ -326,7 +343,8 @@ class Trainer {
     const Lab::Counters kernel = counted_by_kernel();
     const WorkerResult mine = {dist_.rank(),
                                own.accuracy,
-                               seconds(dist_.waited()),
+                               seconds(dist_.exchanging()),
+                               seconds(dist_.moving_bytes()),
                                samples_,
                                sent.payload,
                                sent.wire,
@@ -427,7 +445,9 @@ class Trainer {
                    {"seconds", seconds(dist_.loop().now() - start_)},
                    {"train_seconds", train_seconds},
                    {"samples_per_second", static_cast<double>(samples) / train_seconds},
+                   {"finish_seconds", seconds(finishing_)},
                    {"waited_seconds", list(workers, &WorkerResult::waited_seconds)},
+                   {"network_seconds", list(workers, &WorkerResult::network_seconds)},
                    {"payload_bytes_sent", list(workers, &WorkerResult::payload_bytes_sent)},
                    {"wire_bytes_sent", list(workers, &WorkerResult::wire_bytes_sent)},
                    {"payload_bytes_received", list(workers, &WorkerResult::payload_bytes_received)},
@@ -482,7 +502,7 @@ class Trainer {
   std::uint64_t sent_at_start_ = 0;
   bool stopping_ = false;      // this worker has asked all to stop
   std::uint64_t samples_ = 0;  // that this worker has trained on
-  Time start_{0}, evaluating_{0}, reported_{0};
+  Time start_{0}, evaluating_{0}, reported_{0}, finishing_{0};
   double loss_sum_ = 0;
   int losses_ = 0;
   double train_loss_ = 0, accuracy_ = 0, loss_ = 0, spread_ = 0;

@@ -1,8 +1,6 @@
 // starling-trainer: the program that `starling train` launches, one process a worker.
 #include <cstdio>
 #include <exception>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
 #include "net/worker_events.h"
@@ -11,14 +9,9 @@
 namespace starling {
 namespace {
 
-Settings settings_of(const std::filesystem::path& run_folder) {
-  const std::filesystem::path file = run_folder / "settings.toml";
-  std::ifstream stream(file);
-  if (!stream) throw Error("cannot read " + file.string());
-  std::stringstream text;
-  text << stream.rdbuf();
+Settings settings_of(const Job& job) {
   Settings settings;
-  read_settings(text.str(), file.string(), settings);
+  read_settings(job.settings, "the launcher's settings", settings);
   check_settings(settings);
   return settings;
 }
@@ -35,7 +28,7 @@ int main(int argc, char** argv) {
   starling::Job job;
   try {
     job = starling::job_from_environment();
-    starling::train(starling::settings_of(argv[1]), job, argv[1]);
+    starling::train(starling::settings_of(job), job, argv[1]);
     return 0;
   } catch (const std::exception& error) {
     starling::report_error(job, error);
