@@ -119,6 +119,16 @@ void report_all(const GridProgress& progress, const std::filesystem::path& folde
   write_report(report_on(runs, 0), folder / "report");
 }
 
+MeasuredGrid measured_or_kept(const Grid& grid, const MeasureOptions& options) {
+  try {
+    return grid.measure(options);
+  } catch (const CLI::RuntimeError&) {  // Ctrl-C
+    fmt::print(stderr, "{} runs are kept in {}; the same command goes on from there\n",
+               options.progress->done().size(), options.folder.string());
+    throw;
+  }
+}
+
 void measure_grid(MeasureCommand& command) {
   const Grid& grid =
       *std::ranges::find_if(kGrids, [&](const Grid& each) { return command.grid == each.name; });
@@ -127,7 +137,7 @@ void measure_grid(MeasureCommand& command) {
   command.options.folder = command.folder;
   GridProgress progress(grid.name);
   command.options.progress = &progress;
-  const MeasuredGrid measured = grid.measure(command.options);
+  const MeasuredGrid measured = measured_or_kept(grid, command.options);
   save(measured, command.folder);
   if (!progress.done().empty()) report_all(progress, command.folder);
   if (command.print_json) {

@@ -90,10 +90,10 @@ std::optional<double> seconds_to_goal(const json& summary, double goal) {
   return number_in(summary, "train_seconds") + number_in(summary, "finish_seconds");
 }
 
-// Where there is a lab, the kernel has counted for all alike.
+// DDP knows the kernel's count only, in which its evaluations are next to nothing.
 double bytes_sent(const json& summary) {
-  return sum_in(summary, summary.contains("kernel_bytes_sent") ? "kernel_bytes_sent"
-                                                               : "wire_bytes_sent");
+  return sum_in(summary, summary.contains("training_bytes_sent") ? "training_bytes_sent"
+                                                                 : "kernel_bytes_sent");
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   options.progress->expect(contestants.size());
   const Settings& any = contestants.front().settings;
   const double goal = target_accuracy(any).value_or(0.97);
-  Table table({"who", "time", "sooner than DDP", "steps", "accuracy", "sent by all"});
+  Table table({"who", "time", "sooner than DDP", "steps", "accuracy", "sent in training"});
   json rows = json::array();
   std::optional<double> ddp;
   for (const Contestant& each : contestants) {
@@ -130,7 +130,7 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   }
   remarks +=
       "Time is that of training until an evaluation finds the goal, evaluations left out, and of "
-      "the final mean;\nbytes are those of all of it.";
+      "the final mean;\nbytes are what all workers sent in that time, without the mean.";
   const std::string what =
       fmt::format("{} workers train {} to {:g} % over {}", any.workers, any.model, goal * 100,
                   options.lab.empty() ? "loopback" : "links of " + options.lab);

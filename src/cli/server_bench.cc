@@ -29,8 +29,8 @@ struct ServerBench {
   std::vector<int> workers = {1, 2, 3, 4};
   std::vector<int> servers = {1, 2};
   std::vector<std::string> sizes = {"1MB", "16MB"};
-  double seconds = 0.5;
-  int rounds = 3;
+  double seconds = 1;
+  int rounds = 9;
   std::string lab;
   bool no_peers = false;
   bool print_json = false;

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -91,10 +92,22 @@ Words ip_in(const std::string& space, Words words) {
   return words;
 }
 
-// A bucket large enough for the kernel's timer at any of our rates, and for a few packets.
+// Of "100mbit"; tc refuses what is no rate.
+double bytes_per_second(const std::string& rate) {
+  char* unit = nullptr;
+  const double number = std::strtod(rate.c_str(), &unit);
+  const double factor = *unit == 'k' ? 1e3 : *unit == 'm' ? 1e6 : 1e9;
+  return number * factor / 8;
+}
+
+// A real link does not save up what it did not send. A bucket must, a little: 5 ms of it, or two
+// packets. Its queue holds 200 ms, or what TCP sends at once.
 void shape(const std::string& space, const std::string& device, const std::string& rate) {
+  const double bytes = bytes_per_second(rate);
+  const double burst = std::clamp(bytes * 0.005, 3200.0, 64e3);
+  const double queue = std::max(bytes * 0.2, 64e3);
   must({"tc", "-n", space, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst",
-        "64kb", "latency", "200ms"});
+        fmt::format("{:.0f}", burst), "limit", fmt::format("{:.0f}", queue)});
 }
 
 bool is_lab_name(std::string_view name) {

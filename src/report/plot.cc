@@ -136,7 +136,7 @@ class Drawing {
     for (std::size_t i = 0; i < names; ++i) {
       const double x = across_(static_cast<double>(i));
       const std::string& name = plot_.categories[i];
-      out += crowded_ ? text(x + 4, floor_ + 14, "end", shortened(name, 150),
+      out += crowded_ ? text(x + 4, floor_ + 14, "end", shortened(name, 190),
                              fmt::format(R"x(font-size="11" transform="rotate(-40 {:.1f} {})")x",
                                          x + 4, floor_ + 14))
                       : text(x, floor_ + 20, "middle", name);

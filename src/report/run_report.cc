@@ -150,7 +150,11 @@ struct TimeSplit {
   double compute = 0, network = 0, wait = 0;  // in seconds
 };
 
+// A run that was not ours may not tell.
+bool tells_time(const json& summary) { return summary.contains("waited_seconds"); }
+
 TimeSplit time_of_workers(const json& summary) {
+  if (!tells_time(summary)) return {};
   const double workers = std::max(1.0, number_in(summary, "workers"));
   const double exchanging = sum_in(summary, "waited_seconds") / workers;
   const double network = std::min(exchanging, sum_in(summary, "network_seconds") / workers);
@@ -193,6 +197,7 @@ Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
     const double time = number_in(summary, "seconds");
     const TimeSplit split = time_of_workers(summary);
     const auto share = [&](double part) {
+      if (!tells_time(summary)) return std::string("-");
       return fmt::format("{:.0f} %", time > 0 ? part / time * 100 : 0);
     };
     const json strategy = summary.value("strategy", json());
