@@ -29,9 +29,9 @@ std::string GridProgress::describe(double share_of_run) const {
   // Runs that were measured before took none of this time.
   const double spent = std::chrono::duration<double>(measuring_ + (Clock::now() - begun_)).count();
   const double left = static_cast<double>(runs_ - done_.size()) - share_of_run;
-  return fmt::format("{}, {} left: {}", place,
-                     format_duration(std::chrono::seconds(static_cast<long>(spent / worked * left))),
-                     run_);
+  return fmt::format(
+      "{}, {} left: {}", place,
+      format_duration(std::chrono::seconds(static_cast<long>(spent / worked * left))), run_);
 }
 
 }  // namespace starling

@@ -1,6 +1,8 @@
 // starling report: one page about one run or several, with figures and tables beside it.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
@@ -18,9 +20,25 @@ struct ReportCommand {
   bool print_json = false;
 };
 
+// A run folder itself, or the run folders in one, which is what `starling measure` leaves.
+std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {
+  const auto is_run = [](const std::filesystem::path& path) {
+    return std::filesystem::exists(path / "settings.toml");
+  };
+  std::vector<std::filesystem::path> runs;
+  std::error_code not_a_folder;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, not_a_folder)) {
+    if (!is_run(folder) && is_run(entry.path())) runs.push_back(entry.path());
+  }
+  std::ranges::sort(runs);
+  return runs.empty() ? std::vector{folder} : runs;
+}
+
 void report_runs(const ReportCommand& command) {
   std::vector<RunData> runs;
-  for (const std::string& folder : command.runs) runs.push_back(read_run(folder));
+  for (const std::string& folder : command.runs) {
+    for (const std::filesystem::path& run : runs_in(folder)) runs.push_back(read_run(run));
+  }
   std::size_t baseline = 0;
   if (!command.baseline.empty()) {
     const RunData wanted = read_run(command.baseline);
@@ -52,7 +70,7 @@ void add_report_command(CLI::App& app) {
       "Example:\n"
       "  starling report runs/*\n"
       "  starling report runs/pairwise runs/horovod --baseline runs/horovod --out comparison");
-  report->add_option("runs", command->runs, "run folders")->required();
+  report->add_option("runs", command->runs, "run folders, or folders of them")->required();
   report->add_option("--baseline", command->baseline,
                      "the run that savings are against; by default the first");
   report->add_option("--out", command->folder, "where the page and the figures go")

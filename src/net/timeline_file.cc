@@ -56,14 +56,15 @@ TimelineFile::~TimelineFile() {
                    {"pid", rank},
                    {"tid", 0},
                    {"ts", at(span.begin)},
-                   {"dur", std::chrono::duration<double, std::micro>(span.end - span.begin).count()}}
+                   {"dur",
+                    std::chrono::duration<double, std::micro>(span.end - span.begin).count()}}
            << "\n";
       continue;
     }
     // Several are under way at once, so they are asynchronous events with a beginning and an end.
     const std::string name =
         fmt::format("{} {}", span.kind == Kind::send ? "send to" : "receive from", span.peer);
-    json event = {{"ph", "b"},  {"name", name}, {"cat", kind},
+    json event = {{"ph", "b"},   {"name", name}, {"cat", kind},
                   {"pid", rank}, {"tid", 0},     {"id", fmt::format("{}.{}", rank, ++id)}};
     event["ts"] = at(span.begin);
     event["args"] = {{"what", span.name}, {"bytes", span.bytes}};

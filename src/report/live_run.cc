@@ -246,7 +246,8 @@ std::string LiveRun::metrics() const {
          [](Metric& metric, std::size_t rank, const Node& node) {
            metric.value(node.received, fmt::format("rank=\"{}\"", rank));
          });
-  counts("starling_kernel_bytes_sent_total", "Bytes that the kernel counted on a lab host's way out.",
+  counts("starling_kernel_bytes_sent_total",
+         "Bytes that the kernel counted on a lab host's way out.",
          [](Metric& metric, std::size_t rank, const Node& node) {
            if (node.kernel_sent >= 0) {
              metric.value(node.kernel_sent, fmt::format("rank=\"{}\"", rank));

@@ -19,7 +19,7 @@ class LiveRun {
   struct About {
     std::string name;
     int workers = 1;
-    int servers = 0;           // ranks behind the workers'
+    int servers = 0;          // ranks behind the workers'
     nlohmann::json settings;  // those that people ask for first
   };
 

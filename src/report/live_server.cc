@@ -93,8 +93,10 @@ class LiveServer::Impl {
          {"Content-Security-Policy",
           "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
           "connect-src 'self'; img-src data:; frame-ancestors 'none'"}});
-    server_.set_pre_routing_handler([this](const httplib::Request& request,
-                                           httplib::Response& response) { return admit(request, response); });
+    server_.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          return admit(request, response);
+        });
     server_.Get("/", [](const httplib::Request&, httplib::Response& response) {
       response.set_content(kPage, "text/html; charset=utf-8");
     });

@@ -47,14 +47,18 @@ Plot over_metrics(std::span<const RunData> runs, const char* key, double scale, 
   return plot;
 }
 
-double time_of(const RunData&, const json& line) { return number_in(line, "time"); }
+// Without evaluations, where the run tells it.
+double time_of(const RunData&, const json& line) {
+  return number_in(line, "training_time", number_in(line, "time"));
+}
 
 Figure accuracy_over_time(std::span<const RunData> runs) {
   Plot plot = over_metrics(runs, "accuracy", 100, time_of);
   plot.title = "Accuracy over time";
-  plot.x = {"time (s)", false, seconds};
+  plot.x = {"training time (s)", false, seconds};
   plot.y = {"accuracy (%)", false, plain};
-  return {"accuracy-time", "Accuracy on the test samples, over the time since training began.",
+  return {"accuracy-time",
+          "Accuracy on the test samples, over the time of training, without that of evaluations.",
           plot};
 }
 
@@ -71,7 +75,7 @@ Figure accuracy_over_bytes(std::span<const RunData> runs) {
 Figure loss_over_time(std::span<const RunData> runs) {
   Plot plot = over_metrics(runs, "loss", 1, time_of);
   plot.title = "Training loss over time";
-  plot.x = {"time (s)", false, seconds};
+  plot.x = {"training time (s)", false, seconds};
   plot.y = {"loss", false, plain};
   return {"loss", "The loss on the lead's training batches.", plot};
 }
@@ -79,7 +83,7 @@ Figure loss_over_time(std::span<const RunData> runs) {
 Figure spread_over_time(std::span<const RunData> runs) {
   Plot plot = over_metrics(runs, "spread", 100, time_of);
   plot.title = "Spread between workers";
-  plot.x = {"time (s)", false, seconds};
+  plot.x = {"training time (s)", false, seconds};
   plot.y = {"distance from the mean (% of its length)", false, plain};
   return {"spread", "How far the workers' models were from their mean.", plot};
 }
@@ -126,23 +130,35 @@ Figure staleness_of(const RunData& run, std::size_t number) {
   return {fmt::format("staleness-{}", number), "How stale what was applied was.", plot};
 }
 
+// What all workers sent from the first step to the last. A run that was not ours tells no more than
+// what it sent in all.
+double training_bytes(const json& summary) {
+  return sum_in(
+      summary, summary.contains("training_bytes_sent") ? "training_bytes_sent" : "wire_bytes_sent");
+}
+
 // The figure of the pair-wise averaging paper: network activity as bars, accuracy written on them.
 Figure activity_and_accuracy(std::span<const RunData> runs) {
   Plot plot;
   plot.title = "Network activity and accuracy";
   plot.y = {"sent by all workers, on the wire", false, bytes};
-  Plot::Series series{"bytes sent", {}, Plot::Kind::bars};
+  plot.series = {{"in training", {}, Plot::Kind::bars},
+                 {"evaluations, mean", {}, Plot::Kind::bars}};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Plot::Point top{static_cast<double>(i), sum_in(runs[i].summary, "wire_bytes_sent")};
-    series.points.push_back(top);
+    const double training = training_bytes(runs[i].summary);
+    plot.series[0].points.push_back({top.x, training});
+    plot.series[1].points.push_back({top.x, std::max(0.0, top.y - training)});
     plot.categories.push_back(runs[i].name);
     if (runs[i].summary.contains("accuracy")) {
       plot.notes.push_back(
           {top, fmt::format("{:.2f} %", number_in(runs[i].summary, "accuracy") * 100)});
     }
   }
-  plot.series.push_back(std::move(series));
-  return {"activity", "All bytes sent, with the accuracy that was reached.", plot};
+  return {"activity",
+          "All bytes sent, with the accuracy that was reached: in training itself, and beside it "
+          "for the first weights, evaluations and the final mean.",
+          plot};
 }
 
 // Where a worker's time went, on average over the workers.
@@ -184,15 +200,15 @@ Figure time_split(std::span<const RunData> runs) {
 
 Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
   Table table({"run", "strategy", "workers", "accuracy", "time", "samples/s", "computing",
-               "moving bytes", "waiting", "sent by all", "saving"});
-  const double reference = sum_in(runs[baseline].summary, "wire_bytes_sent");
+               "moving bytes", "waiting", "sent in all", "in training", "saving"});
+  const double reference = training_bytes(runs[baseline].summary);
   for (const RunData& run : runs) {
     const json& summary = run.summary;
     if (!summary.contains("accuracy")) {
-      table.add({run.name, "(did not end)", "", "", "", "", "", "", "", "", ""});
+      table.add({run.name, "(did not end)", "", "", "", "", "", "", "", "", "", ""});
       continue;
     }
-    const double sent = sum_in(summary, "wire_bytes_sent");
+    const double sent = training_bytes(summary);
     const double workers = std::max(1.0, number_in(summary, "workers"));
     const double time = number_in(summary, "seconds");
     const TimeSplit split = time_of_workers(summary);
@@ -206,7 +222,8 @@ Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
                fmt::format("{:.2f} %", number_in(summary, "accuracy") * 100),
                fmt::format("{:.1f} s", time),
                format_count(number_in(summary, "samples_per_second")), share(split.compute),
-               share(split.network), share(split.wait), format_bytes(sent),
+               share(split.network), share(split.wait),
+               format_bytes(sum_in(summary, "wire_bytes_sent")), format_bytes(sent),
                reference > 0 ? fmt::format("{:.1f} %", (1 - sent / reference) * 100 + 0.0) : "-"});
   }
   return table;
@@ -216,10 +233,10 @@ constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --ink: #1b1b1b; --paper: #ffffff; --line: #cccccc; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181b; --line: #444444; } }
 body { font: 16px/1.5 "DejaVu Sans", Helvetica, Arial, sans-serif; color: var(--ink);
-  background: var(--paper); max-width: 960px; margin: 0 auto; padding: 1rem; }
+  background: var(--paper); max-width: 1200px; margin: 0 auto; padding: 1rem; }
 figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; border-radius: 6px; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th, td { padding: .25rem .5rem; font-size: 14px; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } pre { overflow-x: auto; font-size: 13px; }
 )";
 
@@ -227,11 +244,13 @@ std::string page_of(std::span<const RunData> runs, std::size_t baseline, const R
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>Starling: {} runs</title>\n<style>{}</style></head><body>\n<h1>{} run{}</h1>\n",
+      "<title>Starling: {} runs</title>\n<style>{}</style></head><body>\n<h1>Starling: {} "
+      "run{}</h1>\n",
       runs.size(), kStyle, runs.size(), runs.size() == 1 ? "" : "s");
   html += "<div class=\"wide\">" + report.comparison.html() + "</div>\n";
   html += fmt::format(
-      "<p>Savings are against {}. Computing, moving bytes and waiting are shares of a worker's "
+      "<p>Savings are of bytes sent in training, against {}. Computing, moving bytes and waiting "
+      "are shares of a worker's "
       "time.</p>\n",
       escaped_for_markup(runs[baseline].name));
   for (const Figure& figure : report.figures) {

@@ -1,4 +1,5 @@
-// `starling measure --grid systems`: every system trains, and what has been measured is kept.
+// `starling measure` on grids that train: all runs in one table and one report, and what has been
+// measured is kept.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -50,6 +51,47 @@ TEST(MeasureSystems, PutsEverySystemInOneTableAndGoesOnWhereItWasInterrupted) {
     if (i == 2) continue;
     EXPECT_EQ(second["rows"][i], first["rows"][i]);
   }
+}
+
+TEST(MeasureRace, TellsWhoWasFirstAndEndsWithAReport) {
+  TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "race";
+  const Ran ran =
+      starling_program({"measure", "--grid", "race", "--workers", "2", "--data", "synthetic",
+                        "--samples", "1200", "--epochs", "3", "--evaluate-every", "0.5", "--until",
+                        "accuracy=0.3", "--folder", path.string(), "--json"},
+                       120s);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json race = json::parse(ran.out, nullptr, false);
+  ASSERT_EQ(race["rows"].size(), 6u);  // without DDP, which knows MNIST only
+  for (const json& row : race["rows"]) {
+    EXPECT_GT(row["steps"].get<double>(), 0);
+    EXPECT_TRUE(row["times_sooner_than_ddp"].is_null());
+    if (row["accuracy"].get<double>() >= 0.3) {
+      EXPECT_GT(row["seconds"].get<double>(), 0);
+    }
+  }
+  EXPECT_LT(race["rows"][3]["bytes_sent"].get<double>(),  // every 16th step, as halves
+            race["rows"][1]["bytes_sent"].get<double>());
+  const std::string page = file_text(path / "report" / "index.html");
+  EXPECT_NE(page.find("pairwise-16-half"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(path / "plot.svg"));
+}
+
+TEST(MeasureRace, SaysThatWhatIsDoneIsKeptWhenItIsInterrupted) {
+  TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "race";
+  Process process({STARLING_PROGRAM, "measure", "--grid", "race", "--workers", "2", "--data",
+                   "synthetic", "--samples", "1200", "--epochs", "1", "--until", "accuracy=1",
+                   "--folder", path.string()});
+  ASSERT_TRUE(wait_until(60s, [&] {
+    return std::filesystem::exists(path / "all-reduce" / "summary.json") &&
+           std::filesystem::exists(path / "pairwise" / "metrics.jsonl");
+  }));
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(20s), "exit 130");
+  EXPECT_NE(process.err().find("runs are kept in"), std::string::npos) << process.err();
+  EXPECT_TRUE(std::filesystem::exists(path / "all-reduce" / "summary.json"));
 }
 
 }  // namespace

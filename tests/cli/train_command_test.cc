@@ -1,7 +1,9 @@
 // `starling train` as its users meet it: real workers, real files, real kills.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cli/starling_program.h"
 
@@ -76,6 +78,25 @@ TEST_F(Train, TellsTheResultAndFillsTheRunFolder) {
     for (const std::string& line : lines) {
       EXPECT_TRUE(json::parse(line, nullptr, false).is_object()) << name << ": " << line;
     }
+  }
+}
+
+TEST_F(Train, LeavesEventsForTensorBoardAndATimelineForPerfetto) {
+  trained({"--workers", "3", "--run", run(), "--timeline", "--strategy", "pairwise", "--codec",
+           "top-k", "--mixing-step", "0.05"});
+  bool events = false;
+  for (const auto& entry : std::filesystem::directory_iterator(run())) {
+    events |= entry.path().filename().string().starts_with("events.out.tfevents.");
+  }
+  EXPECT_TRUE(events);
+  const json timeline = json::parse(file_text(run() + "/timeline.json"), nullptr, false);
+  ASSERT_TRUE(timeline.is_object());
+  std::map<std::string, std::set<int>> ranks;  // that have such spans
+  for (const json& event : timeline["traceEvents"]) {
+    if (event.contains("cat")) ranks[event["cat"]].insert(event["pid"].get<int>());
+  }
+  for (const char* kind : {"compute", "wait", "encode", "send", "receive"}) {
+    EXPECT_EQ(ranks[kind], (std::set<int>{0, 1, 2})) << kind;
   }
 }
 
@@ -170,6 +191,9 @@ TEST_F(Train, RefusesWrongInputsInOneLine) {
       {{"--settings", odd_toml}, {"odd.toml", "'wrokers'"}},
       {{"--system", "nosuch"}, {"'nosuch'", "horovod, huawei-ring"}},
       {{"--run", "/proc/no/such"}, {"/proc/no/such", "--run"}},
+      {{"--live", "nowhere"}, {"--live nowhere", "ADDRESS:PORT"}},
+      {{"--live", "203.0.113.1:80"}, {"203.0.113.1:80", "port 0"}},  // not this machine's
+      {{"--memory", "1g"}, {"--memory", "--lab"}},
   };
   for (const Wrong& wrong : all) {
     Words flags = {"--workers", "2"};

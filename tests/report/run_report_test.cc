@@ -42,7 +42,8 @@ class RunFolders : public testing::Test {
   static std::string fmt_summary(double bytes) {
     return R"({"strategy":"mix","workers":2,"accuracy":0.9,"seconds":3,"samples_per_second":100,
       "waited_seconds":[1,2],"network_seconds":[0.5,0.7],"mixing":{"staleness_histogram":[5,3,1]},"wire_bytes_sent":[)" +
-           std::to_string(bytes / 2) + "," + std::to_string(bytes / 2) + "]}";
+           std::to_string(bytes / 2) + "," + std::to_string(bytes / 2) +
+           "],\"training_bytes_sent\":[" + std::to_string(bytes * 0.8) + "]}";
   }
 
   fs::path folder_;
@@ -62,10 +63,10 @@ TEST_F(RunFolders, AreComparedWithTheBaseline) {
   const std::vector<RunData> runs = {read_run(whole_run("one", 1000)),
                                      read_run(whole_run("two", 250))};
   const std::string table = report_on(runs, 0).comparison.csv();
-  EXPECT_NE(table.find("two,mix,2,90.00 %,3.0 s,100,50 %,20 %,30 %,250 B,75.0 %"),
+  EXPECT_NE(table.find("two,mix,2,90.00 %,3.0 s,100,50 %,20 %,30 %,250 B,200 B,75.0 %"),
             std::string::npos)
       << table;
-  EXPECT_NE(report_on(runs, 1).comparison.csv().find("1.0 KB,-300.0 %"), std::string::npos);
+  EXPECT_NE(report_on(runs, 1).comparison.csv().find("1.0 KB,800 B,-300.0 %"), std::string::npos);
 }
 
 TEST_F(RunFolders, BecomeFiguresOfWhatTheyHold) {
@@ -85,7 +86,9 @@ TEST_F(RunFolders, BecomeFiguresOfWhatTheyHold) {
   ASSERT_EQ(rates.size(), 2u);
   EXPECT_EQ(rates[1].y, 2000);
   EXPECT_EQ(figure(report, "staleness-1").plot.series[0].points.size(), 3u);
-  EXPECT_EQ(figure(report, "activity").plot.series[0].points[0].y, 1000);
+  const auto& activity = figure(report, "activity").plot.series;  // in training, and beside it
+  EXPECT_DOUBLE_EQ(activity[0].points[0].y, 800);
+  EXPECT_DOUBLE_EQ(activity[1].points[0].y, 200);
   EXPECT_EQ(count(report.html, "<svg"), report.figures.size());
 }
 
