@@ -182,7 +182,9 @@ class Drawing {
     for (const Plot::Note& note : plot_.notes) {
       const double x = across_(note.at.x), y = up_(note.at.y);
       if (!plot_.categories.empty()) {
-        out += text(x, y - 6, "middle", note.text);
+        const double letters = static_cast<double>(std::max<std::size_t>(1, note.text.size()));
+        const double size = std::clamp(room_for_category(plot_) / (0.62 * letters), 8.0, 13.0);
+        out += text(x, y - 6, "middle", note.text, fmt::format(R"(font-size="{:.1f}")", size));
         continue;
       }
       const bool rightwards = x < (kLeft + kEnd) / 2;
