@@ -63,8 +63,9 @@ struct MeasureCommand {
   bool print_json = false;
 };
 
-// The run's summary if it was finished before under the same settings.
-std::optional<json> finished(const std::filesystem::path& folder, const Settings& settings) {
+// The run's summary if it was finished before under the same settings, in such a lab.
+std::optional<json> finished(const std::filesystem::path& folder, const Settings& settings,
+                             const std::string& lab) {
   std::ifstream summary(folder / "summary.json");
   std::ifstream before(folder / "settings.toml");
   if (!summary || !before) return std::nullopt;
@@ -76,6 +77,10 @@ std::optional<json> finished(const std::filesystem::path& folder, const Settings
   }
   const json result = json::parse(summary, nullptr, false);
   if (!result.is_object()) return std::nullopt;
+  if (result.value("lab", "") != lab) {
+    throw Error(fmt::format("{} was measured with other links", folder.string()),
+                "choose another --folder, or remove that one");
+  }
   return result;
 }
 
@@ -133,7 +138,10 @@ void measure_grid(MeasureCommand& command) {
   const Grid& grid =
       *std::ranges::find_if(kGrids, [&](const Grid& each) { return command.grid == each.name; });
   check_options(grid, command.options);
-  if (command.folder.empty()) command.folder = fmt::format("runs/measure-{}", grid.name);
+  if (command.folder.empty()) {
+    const std::string& lab = command.options.lab;
+    command.folder = fmt::format("runs/measure-{}{}", grid.name, lab.empty() ? "" : "-" + lab);
+  }
   command.options.folder = command.folder;
   GridProgress progress(grid.name);
   command.options.progress = &progress;
@@ -170,6 +178,7 @@ json run_ddp(const TrainingPlan& plan) {
   });
   // The only count there is.
   summary["wire_bytes_sent"] = summary["kernel_bytes_sent"];
+  if (!plan.launch.lab.empty()) summary["lab"] = plan.launch.lab;
   folder.finish(summary);
   return summary;
 }
@@ -179,7 +188,7 @@ json run_ddp(const TrainingPlan& plan) {
 json measured_run(const MeasureOptions& options, const Settings& settings, const std::string& name,
                   bool by_ddp) {
   const std::filesystem::path folder = options.folder / name;
-  if (const auto before = finished(folder, settings)) {
+  if (const auto before = finished(folder, settings, options.lab)) {
     options.progress->end(folder, true);
     return *before;
   }
@@ -236,7 +245,7 @@ void add_measure_command(CLI::App& app) {
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   measure->add_option("--folder", command->folder,
-                      "where the runs and the table go; by default runs/measure-GRID");
+                      "where the runs and the table go; by default runs/measure-GRID-LAB");
   measure
       ->add_option("--workers", command->options.workers,
                    "all but paper: how many workers; by default 4 (tradeoff: 6)")

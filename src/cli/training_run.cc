@@ -63,10 +63,11 @@ class LiveView {
   LiveView(const TrainingPlan& plan, const std::filesystem::path& folder, ProgressBar& bar) {
     if (!plan.live) return;
     const Settings& settings = plan.settings;
+    const bool is_named = plan.label != settings.strategy;
     run_.emplace(LiveRun::About{.name = folder.filename(),
                                 .workers = settings.workers,
                                 .servers = plan.launch.servers,
-                                .settings = {{"system", plan.label},
+                                .settings = {{"system", is_named ? plan.label : ""},
                                              {"strategy", settings.strategy},
                                              {"workers", settings.workers},
                                              {"servers", plan.launch.servers},
@@ -198,6 +199,7 @@ json run_training(TrainingPlan plan) {
   result.erase("event");
   result["lost"] = outcome.losses;
   result["run"] = folder.path().string();
+  if (!plan.launch.lab.empty()) result["lab"] = plan.launch.lab;
   if (is_mix(plan.settings)) {
     result["schedule"] = plan.settings.schedule;
     result["graph"] = graph_settings(plan.settings).name;
