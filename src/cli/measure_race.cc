@@ -126,7 +126,7 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
                ddp && time ? fmt::format("{:.1f}x", *ddp / *time) : "-",
                format_count(summary["steps"]),
                fmt::format("{:.2f} %", summary["accuracy"].get<double>() * 100),
-               format_bytes(bytes_sent(summary))});
+               bytes_sent(summary) > 0 ? format_bytes(bytes_sent(summary)) : "-"});
     rows.push_back(std::move(row));
   }
   const std::string remarks =

@@ -41,7 +41,6 @@ RunFolder::~RunFolder() {
 
 void RunFolder::record(int rank, const nlohmann::json& event) {
   const std::string kind = event.value("event", "");
-  if (kind == "ended" || kind == "lost") return;
   nlohmann::json row = event;
   row.erase("event");
   used_ = true;

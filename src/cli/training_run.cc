@@ -87,6 +87,9 @@ class LiveView {
   void take(int rank, const json& event) {
     if (run_) run_->take(rank, event);
   }
+  void take_end(int rank, const std::string& reason) {
+    if (run_) run_->take_end(rank, reason);
+  }
   void finish(const std::string& error) {
     if (run_) run_->finish(error);
   }
@@ -166,18 +169,20 @@ json run_training(TrainingPlan plan) {
   RunBar bar(plan);
   LiveView live(plan, folder.path(), bar.bar());
   json result;
-  const LaunchResult outcome = launch(plan.launch, [&](int rank, std::string_view line) {
+  const auto take_event = [&](int rank, std::string_view line) {
     const json event = json::parse(line, nullptr, false);
     if (!event.is_object()) return;
     live.take(rank, event);
     const std::string kind = event.value("event", "");
     if (kind == "result") result = event;
-    if (kind == "lost" && plan.launch.survives_losses) {
-      bar.bar().say("note: " + event.value("reason", ""));
-    }
     folder.record(rank, event);
     bar.take(kind, event);
-  });
+  };
+  const auto take_end = [&](int rank, const std::string& reason) {
+    live.take_end(rank, reason);
+    if (!reason.empty() && plan.launch.survives_losses) bar.bar().say("note: " + reason);
+  };
+  const LaunchResult outcome = launch(plan.launch, take_event, take_end);
   live.finish(outcome.interrupted ? "" : outcome.error);
   if (plan.timeline) {
     const std::uint64_t left_out = join_timeline(folder.path());

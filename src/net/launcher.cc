@@ -111,7 +111,8 @@ std::uint64_t job_id(const std::string& secret) {
 
 class Launcher {
  public:
-  Launcher(const LaunchPlan& plan, const WorkerEvent& on_event) : plan_(plan), on_event_(on_event) {
+  Launcher(const LaunchPlan& plan, const WorkerEvent& on_event, const WorkerEnd& on_end)
+      : plan_(plan), on_event_(on_event), on_end_(on_end) {
     if (!plan.lab.empty()) {
       lab_.emplace(plan.lab, plan.workers + plan.servers,
                    LabLimits{plan.host_memory_bytes, plan.slow_hosts});
@@ -313,11 +314,9 @@ class Launcher {
   // Once it has ended and all that it had to say of that has been read.
   void tell_end(const Worker& worker) {
     if (!worker.status || worker.events->is_open()) return;
+    if (!on_end_) return;
     const bool well = *worker.status == 0 || worker.told_to_end;
-    const nlohmann::json event =
-        well ? nlohmann::json{{"event", "ended"}}
-             : nlohmann::json{{"event", "lost"}, {"reason", describe(worker)}};
-    on_event_(worker.rank, event.dump());
+    on_end_(worker.rank, well ? "" : describe(worker));
   }
 
   // Before all have come together, nobody can do without anybody.
@@ -405,6 +404,7 @@ class Launcher {
   const LaunchPlan& plan_;
   std::optional<LabStay> lab_;  // the last to go
   const WorkerEvent& on_event_;
+  const WorkerEnd& on_end_;
   Guardian guardian_;  // before anything that it should not inherit
   asio::io_context io_{1};
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
@@ -418,9 +418,9 @@ class Launcher {
 
 }  // namespace
 
-LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event) {
+LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event, const WorkerEnd& on_end) {
   if (plan.command.empty()) throw Error("there is no program to launch", "give one after --");
-  return Launcher(plan, on_event).run();
+  return Launcher(plan, on_event, on_end).run();
 }
 
 std::string make_secret() {

@@ -51,12 +51,15 @@ struct LaunchResult {
   std::vector<std::string> losses;  // whom the job survived, one line each
 };
 
-// A line that a worker wrote to its events pipe, or that says how it ended: {"event": "ended"} or
-// {"event": "lost", "reason": ...}.
+// A line that a worker wrote to its events pipe.
 using WorkerEvent = std::function<void(int rank, std::string_view line)>;
 
+// That a worker has ended, and why if it did not end well or was told to.
+using WorkerEnd = std::function<void(int rank, const std::string& reason)>;
+
 // Runs the job to its end. Throws Error if it cannot even start.
-LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event);
+LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event,
+                    const WorkerEnd& on_end = {});
 
 // A secret that nobody can guess.
 std::string make_secret();

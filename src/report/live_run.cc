@@ -44,18 +44,6 @@ void LiveRun::take(int rank, const json& event) {
   Node& node = nodes_.at(static_cast<std::size_t>(rank));
   const json kind_given = event.value("event", json());
   const std::string kind = kind_given.is_string() ? kind_given.get<std::string>() : "";
-  if (kind == "lost") {
-    node.state = State::lost;
-    node.sent_rate = node.received_rate = 0;
-    const json reason = event.value("reason", json());
-    node.reason = reason.is_string() ? reason.get<std::string>() : "";
-    return say(node.reason);
-  }
-  if (kind == "ended") {
-    node.state = State::ended;
-    node.sent_rate = node.received_rate = 0;
-    return;
-  }
   if (node.state == State::starting) node.state = State::training;
   if (kind == "joined") {
     state_ = "training";
@@ -74,6 +62,15 @@ void LiveRun::take(int rank, const json& event) {
     say(fmt::format("epoch {:.2f}: accuracy {:.2f} %", number_in(event, "epoch"),
                     number_in(event, "accuracy") * 100));
   }
+}
+
+void LiveRun::take_end(int rank, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  Node& node = nodes_.at(static_cast<std::size_t>(rank));
+  node.state = reason.empty() ? State::ended : State::lost;
+  node.reason = reason;
+  node.sent_rate = node.received_rate = 0;
+  if (!reason.empty()) say(reason);
 }
 
 void LiveRun::take_counts(int rank, Node& node, const json& event) {

@@ -26,8 +26,10 @@ class LiveRun {
   // now tells the seconds since the run was launched.
   LiveRun(About about, std::function<double()> now);
 
-  // What a worker reports of itself, or the launcher of it ("ended", "lost").
+  // What a worker reports of itself.
   void take(int rank, const nlohmann::json& event);
+  // That it has ended; lost, if there is a reason.
+  void take_end(int rank, const std::string& reason);
   void finish(const std::string& error);  // empty if all went well
 
   std::string state() const;    // for the page

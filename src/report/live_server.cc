@@ -22,6 +22,7 @@ constexpr const char kPage[] =
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPageAsksWithin{1500};  // it does so twice a second
 constexpr std::chrono::milliseconds kTimeToSeeTheEnd{2000};
+constexpr std::chrono::milliseconds kTimeToStart{2000};
 
 bool same_secret(const std::string& given, const std::string& token) {
   // How long it takes must not tell how much of it was right.
@@ -143,7 +144,10 @@ class LiveServer::Impl {
     }
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     // A server that is stopped before it runs would not notice.
-    while (!server_.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const Clock::time_point patience = Clock::now() + kTimeToStart;
+    while (!server_.is_running() && Clock::now() < patience) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
 
   httplib::Server::HandlerResponse admit(const httplib::Request& request,

@@ -80,7 +80,7 @@ TEST_F(LiveRunTest, WhatAServerSendsIsKnownFromItsWorkers) {
 
 TEST_F(LiveRunTest, ALostWorkerSaysWhyAndItsEdgesStandStill) {
   network(0, 1, 100, "[[1,100]]");
-  run_.take(1, {{"event", "lost"}, {"reason", "rank 1 was killed"}});
+  run_.take_end(1, "rank 1 was killed");
   const json seen = state();
   EXPECT_EQ(seen["workers"][1]["state"], "lost");
   EXPECT_EQ(seen["workers"][1]["reason"], "rank 1 was killed");
