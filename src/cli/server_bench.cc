@@ -17,6 +17,7 @@
 #include "report/table.h"
 #include "runtime/race.h"
 #include "server/client.h"
+#include "server/lanes.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -61,16 +62,16 @@ class BenchWorker {
     const int servers = server_count(settings_);
     ServerClient client(comm(), {first_server(settings_), servers, false},
                         cut_into_keys(elements, servers, {}, kLargestBlockElements));
-    exchanges_ = std::vector<std::optional<Running>>(client.keys().size());
+    Lanes lanes(client.keys());
     run(begin(client, weights));
     constexpr int kWarmUp = 3;
-    for (int i = 0; i < kWarmUp; ++i) run(round(client, gradient, weights));
+    for (int i = 0; i < kWarmUp; ++i) run(round(client, lanes, gradient, weights));
     run(meet());
     const Time start = loop_.now();
     const auto limit = std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
     std::uint64_t rounds = 0;
     while (loop_.now() - start < limit) {
-      run(round(client, gradient, weights));
+      run(round(client, lanes, gradient, weights));
       ++rounds;
     }
     const double time = std::chrono::duration<double>(loop_.now() - start).count();
@@ -110,15 +111,11 @@ class BenchWorker {
                          weights.subspan(range.begin, range.size()));
     client.adopt(key, co_await answer);
   }
-  // All keys side by side.
-  Task<> round(ServerClient& client, std::span<const float> gradient, std::span<float> weights) {
-    for (std::size_t key = 0; key < exchanges_.size(); ++key) {
-      exchanges_[key].emplace(exchange(client, key, gradient, weights));
-    }
-    for (std::optional<Running>& each : exchanges_) {
-      Running& running = *each;
-      co_await running;
-    }
+  Task<> round(ServerClient& client, Lanes& lanes, std::span<const float> gradient,
+               std::span<float> weights) {
+    co_await lanes.take(0, client.keys().size(), [&, gradient, weights](std::size_t key) {
+      return exchange(client, key, gradient, weights);
+    });
     ++pushes_;
   }
 
@@ -160,7 +157,6 @@ class BenchWorker {
   Settings settings_;
   TcpLoop loop_;
   Membership member_;
-  std::vector<std::optional<Running>> exchanges_;
   std::uint64_t pushes_ = 0;
 };
 

@@ -22,8 +22,6 @@ constexpr int kPeerUnreachableAfterMs = 10'000;
 // of 4 MB and more a fifth to a third faster (docs/performance.md), probably because its bytes are
 // still in the cache when they are read.
 constexpr int kLoopbackSendBufferBytes = 300'000;
-// Shorter still between a worker and a server, who take turns at short blocks.
-constexpr int kTurnsSendBufferBytes = 130'000;
 
 constexpr std::size_t kShortBytes = 1024;
 constexpr std::size_t kLongBytes = 16 * 1024;
@@ -49,13 +47,6 @@ Connection::Connection(asio::ip::tcp::socket socket, Events events)
   socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPINTVL>(2));
   socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPCNT>(3));
   socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_USER_TIMEOUT>(kPeerUnreachableAfterMs));
-}
-
-void Connection::expect_turns() {
-  asio::error_code error;  // it may be closed already, which is not our affair here
-  if (socket_.remote_endpoint(error).address().is_loopback()) {
-    socket_.set_option(asio::socket_base::send_buffer_size(kTurnsSendBufferBytes), error);
-  }
 }
 
 void Connection::post(Send& send) {

@@ -29,9 +29,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void withdraw(Send& send) { outbox_.withdraw(send); }
   void withdraw(Receive& receive) { inbox_.withdraw(receive); }
 
-  // See Comm.
-  void expect_turns();
-
   Inbox& inbox() { return inbox_; }
   Outbox& outbox() { return outbox_; }
 

@@ -61,10 +61,6 @@ Connection& TcpComm::connection(int peer) {
   return *connections_[static_cast<std::size_t>(peer)];
 }
 
-void TcpComm::expect_turns(int peer) {
-  if (peer != rank()) connection(peer).expect_turns();
-}
-
 void TcpComm::post(Send& send) {
   Connection& to = connection(send.peer());
   if (auto lost = lost_cause(send)) return finish(send, lost);

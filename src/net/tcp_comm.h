@@ -26,8 +26,6 @@ class TcpComm : public Comm {
   TcpComm(TcpLoop& loop, int rank, std::vector<std::optional<Peer>> peers);
   ~TcpComm() override;
 
-  void expect_turns(int peer) override;
-
   int socket_fd(int peer) { return connection(peer).socket_fd(); }
   // The kernel's own count of that connection, to check the ledger against.
   TcpInfo kernel_info(int peer) { return connection(peer).kernel_info(); }

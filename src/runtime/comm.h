@@ -155,10 +155,6 @@ class Comm {
     return Receive(*this, peer, channel, writable_bytes(values));
   }
 
-  // A hint to the transport: with that rank we take turns at blocks, each answered by another,
-  // rather than moving one long vector.
-  virtual void expect_turns(int) {}
-
   // From now on the loss of a rank is an event that only those who talk to it must deal with.
   void contain_losses() { losses_are_contained_ = true; }
   bool is_lost(int peer) const { return lost_[static_cast<std::size_t>(peer)]; }

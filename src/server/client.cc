@@ -8,9 +8,6 @@ ServerClient::ServerClient(Comm& comm, const Options& options, std::vector<Key> 
     : comm_(comm), options_(options), keys_(std::move(keys)), held_(keys_.size()) {
   STARLING_CHECK(keys_.size() <= kMaxKeys, "{} keys are more than channels can be had for",
                  keys_.size());
-  for (int server = 0; server < options_.servers; ++server) {
-    comm_.expect_turns(options_.first_server + server);
-  }
 }
 
 Task<> ServerClient::hello(const WorkPlan& plan) {

@@ -85,7 +85,6 @@ class Server::Desk {
     ControlRequest hello;
     co_await comm_.receive(rank_of(worker), kRequestChannel, object_bytes(hello));
     heard_ = comm_.loop().now();
-    comm_.expect_turns(rank_of(worker));
     if (hello.kind != ControlRequest::Kind::hello || hello.keys > kMaxKeys ||
         hello.units_per_epoch == 0) {
       throw Error(fmt::format("rank {} did not say hello", rank_of(worker)), kRemedy);

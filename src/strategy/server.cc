@@ -25,6 +25,7 @@
 #include "exchange/tree.h"
 #include "exchange/vector_math.h"
 #include "server/client.h"
+#include "server/lanes.h"
 #include "strategy/server_plan.h"
 #include "strategy/strategy.h"
 
@@ -70,7 +71,7 @@ class ServerStrategy : public Strategy {
       for (std::size_t key = 0; key < keys().size(); ++key) {
         if (comm_.rank() == 0) co_await client_->put(key, of_key(parameters, key));
       }
-      running_ = std::vector<std::optional<Running>>(keys().size());
+      lanes_.emplace(keys());
       pipelines_ = std::vector<std::deque<Flight>>(keys().size());
       co_await fetch_all(parameters);
       if (settings_.eager) follow_all();
@@ -87,11 +88,8 @@ class ServerStrategy : public Strategy {
     if (is_proxy()) {
       if (bucket.index == 0 && hands_out_work_) ask_for_work();
       const auto [first, last] = keys_of(bucket.range);
-      for (std::size_t key = first; key < last; ++key) running_[key].emplace(step(key, bucket));
-      for (std::size_t key = first; key < last; ++key) {
-        Running& running = *running_[key];
-        co_await running;
-      }
+      co_await lanes_->take(first, last,
+                            [this, bucket](std::size_t key) { return step(key, bucket); });
     }
     if (group_.size > 1) {
       co_await tree_broadcast(comm_, bucket_channel(bucket.index), group_, bucket.weights);
@@ -238,13 +236,9 @@ class ServerStrategy : public Strategy {
     client_->adopt(key, co_await pull);
   }
   Task<> fetch_all(std::span<float> parameters) {
-    for (std::size_t key = 0; key < keys().size(); ++key) {
-      running_[key].emplace(fetch(key, of_key(parameters, key)));
-    }
-    for (std::optional<Running>& fetching : running_) {
-      Running& running = *fetching;
-      co_await running;
-    }
+    co_await lanes_->take(0, keys().size(), [this, parameters](std::size_t key) {
+      return fetch(key, of_key(parameters, key));
+    });
   }
 
   // Takes in the exchange of `lag` steps ago and starts this step's in its place.
@@ -324,7 +318,7 @@ class ServerStrategy : public Strategy {
   std::optional<Running> serving_;
   std::optional<ServerClient> client_;  // if this worker talks to servers
   std::vector<float> sums_;             // since the last push
-  std::vector<std::optional<Running>> running_;
+  std::optional<Lanes> lanes_;
   std::vector<std::deque<Flight>> pipelines_;
   std::vector<Follower> followers_;
 

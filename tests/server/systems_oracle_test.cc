@@ -123,6 +123,26 @@ TEST(Bsp, IsPlainSgdForAnyNumberOfWorkersServersAndBuckets) {
   }
 }
 
+// So many that each server has several blocks a lane.
+TEST(Bsp, IsPlainSgdOnAModelOfManyBlocks) {
+  for (int servers : {1, 2}) {
+    for (int buckets : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << servers << " servers, " << buckets << " buckets");
+      Settings settings = server_settings(3, "bsp");
+      settings.servers = servers;
+      SimulatedTraining training = training_of(settings);
+      training.elements = 19 * kLargestBlockElements + 1;
+      training.buckets = buckets;
+      training.batches_per_epoch = 6;
+      training.batches = 6;
+      const SimulatedResult result = simulate(training);
+      expect_all_well(result);
+      expect_equal_weights(result);
+      EXPECT_LT(largest_difference(result.weights[0], plain_sgd(training)), 1e-5);
+    }
+  }
+}
+
 TEST(Ssp, WithBoundZeroEqualsBspBitForBit) {
   for (int workers : {1, 2, 3, 5, 8}) {
     for (std::uint64_t seed : {1, 2, 3}) {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "server/client.h"
+#include "server/lanes.h"
 #include "server/server.h"
 #include "tests/counted_allocations.h"
 #include "tests/net/flock.h"
@@ -36,9 +37,9 @@ Task<> exchange(ServerClient& client, std::size_t key, std::uint64_t clock, Trai
 }
 
 Task<> work(Comm& comm, Training& training, std::uint64_t steps) {
-  ServerClient client(comm, {kWorkers, 1, false}, cut_into_keys(kElements, 1, {}, 60'000));
+  ServerClient client(comm, {kWorkers, 1, false}, cut_into_keys(kElements, 1, {}, 20'000));
+  Lanes lanes(client.keys());
   co_await client.hello({});
-  std::vector<std::optional<Running>> running(client.keys().size());
   for (std::size_t key = 0; key < client.keys().size(); ++key) {
     const Range range = client.keys()[key].range;
     const std::span<float> block =
@@ -49,13 +50,9 @@ Task<> work(Comm& comm, Training& training, std::uint64_t steps) {
   }
   for (std::uint64_t step = 0; step < steps; ++step) {
     if (step == steps / 2) training.allocations_made = allocations;
-    for (std::size_t key = 0; key < running.size(); ++key) {
-      running[key].emplace(exchange(client, key, step, training));
-    }
-    for (std::optional<Running>& each : running) {
-      Running& one = *each;
-      co_await one;
-    }
+    co_await lanes.take(0, client.keys().size(), [&, step](std::size_t key) {
+      return exchange(client, key, step, training);
+    });
   }
   training.allocations_made = allocations - training.allocations_made;
   Task<ServerReport> done = client.done();
