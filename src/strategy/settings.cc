@@ -273,7 +273,33 @@ std::optional<SlowWorker> slow_worker(const Settings& settings) {
   return slow;
 }
 
+namespace {
+
+// A setting of one gate that was changed although another gate is in use.
+std::optional<std::string> unused_gate_setting(const Settings& settings) {
+  struct Belonging {
+    const char* name;
+    bool is_changed;
+    const char* gate;
+  };
+  const Settings usual;
+  for (const Belonging& setting : {
+           Belonging{"delay_bound", settings.delay_bound != usual.delay_bound, "ssp"},
+           Belonging{"value_bound", settings.value_bound != usual.value_bound, "value"},
+           Belonging{"quorum", settings.quorum != usual.quorum, "quorum"},
+           Belonging{"epoch_share", settings.epoch_share != usual.epoch_share, "epoch"},
+       }) {
+    if (!setting.is_changed || settings.gate == setting.gate) continue;
+    return fmt::format("{} has no effect: it is for gate {}, and the gate is {}", setting.name,
+                       setting.gate, settings.gate);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<std::string> advice(const Settings& settings) {
+  if (settings.strategy == "server") return unused_gate_setting(settings);
   if (is_one_of(settings.codec, "top-k, threshold") && settings.mixing == "mean" &&
       settings.mixing_step > 0.2) {
     return fmt::format(

@@ -534,6 +534,27 @@ TEST(Advice, SaysWhenAveragingOverAllSendsLess) {
             "= 3) sends only 1.50 times");
 }
 
+TEST(Advice, SaysWhichSettingBelongsToAnotherGate) {
+  Settings settings;
+  settings.strategy = "server";
+  settings.delay_bound = 7;
+  EXPECT_EQ(advice(settings), "delay_bound has no effect: it is for gate ssp, and the gate is bsp");
+  settings.gate = "ssp";
+  EXPECT_EQ(advice(settings), std::nullopt);
+  settings.quorum = 2;
+  EXPECT_EQ(advice(settings), "quorum has no effect: it is for gate quorum, and the gate is ssp");
+  settings = {};
+  settings.strategy = "server";
+  settings.value_bound = 1;
+  EXPECT_EQ(advice(settings),
+            "value_bound has no effect: it is for gate value, and the gate is bsp");
+  settings = {};
+  settings.strategy = "server";
+  settings.epoch_share = 0.5;
+  EXPECT_EQ(advice(settings),
+            "epoch_share has no effect: it is for gate epoch, and the gate is bsp");
+}
+
 TEST(Advice, IsSilentWhereThereIsNothingToGain) {
   Settings settings;
   EXPECT_EQ(advice(settings), std::nullopt) << "passes 1 of 4";
