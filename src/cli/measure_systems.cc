@@ -32,15 +32,24 @@ std::vector<SystemRun> planned(const MeasureOptions& options) {
   return runs;
 }
 
+// Servers stand behind the workers in every list.
+double mean_of_workers(const json& summary, const char* key) {
+  json workers = json::array();
+  for (std::size_t i = 0; i < summary["worker_rank"].size(); ++i) {
+    workers.push_back(summary[key][i]);
+  }
+  return mean(workers);
+}
+
 json as_row(const std::string& name, const json& summary) {
   json row = {{"system", name},
               {"accuracy", summary["accuracy"]},
               {"reached_97", summary["accuracy"].get<double>() >= kGoal},
               {"train_seconds", summary["train_seconds"]},
               {"samples_per_second", summary["samples_per_second"]},
-              {"sent_bytes_per_worker", mean(summary["wire_bytes_sent"])},
-              {"received_bytes_per_worker", mean(summary["wire_bytes_received"])},
-              {"sent_bytes_by_workers", total(summary["wire_bytes_sent"])}};
+              {"sent_bytes_per_worker", mean_of_workers(summary, "wire_bytes_sent")},
+              {"received_bytes_per_worker", mean_of_workers(summary, "wire_bytes_received")},
+              {"sent_bytes_by_all", total(summary["wire_bytes_sent"])}};
   const json seen = summary.value("servers", summary.value("mixing", json::object()));
   for (const char* key : {"staleness_mean", "staleness_max", "gradients_dropped"}) {
     row[key] = seen.value(key, json());
@@ -63,7 +72,7 @@ std::vector<std::string> as_text(const json& row) {
           fmt::format("{:.0f} %", row["waited_share"].get<double>() * 100),
           format_bytes(row["sent_bytes_per_worker"]),
           format_bytes(row["received_bytes_per_worker"]),
-          format_bytes(row["sent_bytes_by_workers"]),
+          format_bytes(row["sent_bytes_by_all"]),
           row["staleness_mean"].is_null()
               ? "-"
               : fmt::format("{:.2f}", row["staleness_mean"].get<double>()),
@@ -77,28 +86,28 @@ MeasuredGrid measure_systems(const MeasureOptions& options) {
   const std::vector<SystemRun> runs = planned(options);
   options.progress->expect(runs.size());
   Table table({"system", "accuracy", "97 %", "training", "samples/s", "waited", "sent per worker",
-               "received per worker", "sent by all workers", "staleness mean", "staleness max",
-               "dropped"});
+               "received per worker", "sent by all", "staleness mean", "staleness max", "dropped"});
   json rows = json::array();
   for (const SystemRun& run : runs) {
     rows.push_back(as_row(run.name, measured_run(options, run.settings, run.name)));
     table.add(as_text(rows.back()));
   }
   const Settings& any = runs.front().settings;
-  return {.table = table,
-          .rows = rows,
-          .conditions = {{"workers", any.workers},
-                         {"model", any.model},
-                         {"data", any.data},
-                         {"epochs", any.epochs}},
-          .headline = fmt::format("{} workers train {} on {} for {} epoch{}", any.workers,
-                                  any.model, any.data, any.epochs, any.epochs == 1 ? "" : "s"),
-          .remarks =
-              "Bytes are those of the workers; what a server process sends, they receive. "
-              "Staleness is of gradients,\n"
-              "in updates, or of models mixed in, in steps; gradients are counted, and dropped, "
-              "block by block. Waited is\n"
-              "the share of its time that a worker spent in exchanges, on average."};
+  return {
+      .table = table,
+      .rows = rows,
+      .conditions = {{"workers", any.workers},
+                     {"model", any.model},
+                     {"data", any.data},
+                     {"epochs", any.epochs}},
+      .headline = fmt::format("{} workers train {} on {} for {} epoch{}", any.workers, any.model,
+                              any.data, any.epochs, any.epochs == 1 ? "" : "s"),
+      .remarks =
+          "Bytes are on the wire; what server processes send is in \"sent by all\". Staleness is "
+          "of gradients,\n"
+          "in updates, or of models mixed in, in steps; gradients are counted, and dropped, "
+          "block by block. Waited is\n"
+          "the share of its time that a worker spent in exchanges, on average."};
 }
 
 }  // namespace starling

@@ -1,18 +1,38 @@
 // starling serve: a parameter server. The launcher starts as many as the settings say; nobody types
 // it.
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "net/join.h"
 #include "net/timeline_file.h"
+#include "net/traffic.h"
 #include "net/worker_events.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
 
 namespace {
+
+// All that it has sent and received, under the names that the run's summary has for it.
+void report_served(const Job& job, const Ledger& ledger, const Server& server,
+                   const KernelCount& kernel) {
+  const ByteCount sent = ledger.total(Direction::sent);
+  const ByteCount received = ledger.total(Direction::received);
+  nlohmann::json event = {{"event", "served"},
+                          {"payload_bytes_sent", sent.payload},
+                          {"wire_bytes_sent", sent.wire},
+                          {"payload_bytes_received", received.payload},
+                          {"wire_bytes_received", received.wire},
+                          {"training_bytes_sent", server.training_bytes_sent()}};
+  if (const auto counted = kernel.so_far()) {
+    event["kernel_bytes_sent"] = counted->sent_bytes;
+    event["kernel_bytes_received"] = counted->received_bytes;
+  }
+  report_event(job, event);
+}
 
 void serve_once() {
   const Job job = job_from_environment();
@@ -26,11 +46,14 @@ void serve_once() {
     read_settings(job.settings, "the launcher's settings", settings);
     ServerOptions options = server_options(settings);
     options.timeout = job.timeout;
+    const KernelCount kernel(job);
     TcpLoop loop;
     Membership member = join(loop, job);
     const TimelineFile timeline(job, member.comm());
+    const Running traffic(report_traffic(job, member.comm()));
     Server server(member.comm(), options);
     loop.run(server.serve());
+    report_served(job, member.comm().ledger(), server, kernel);
   } catch (const std::exception& error) {
     if (job.events_fd < 0) throw;
     report_error(job, error);

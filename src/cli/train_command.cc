@@ -100,6 +100,11 @@ void print_summary(const json& summary) {
                            summary["waited_seconds"][i].get<double>() /
                                summary["seconds"].get<double>() * 100)});
   }
+  for (std::size_t i = workers; i < summary["wire_bytes_sent"].size(); ++i) {
+    table.add({fmt::format("server {}", i - workers), "",
+               format_bytes(summary["payload_bytes_sent"][i]),
+               format_bytes(summary["wire_bytes_sent"][i]), ""});
+  }
   fmt::print("{}\n", table.text());
   fmt::print("averaged model  {:.2f} % on the test samples\n",
              summary["accuracy"].get<double>() * 100);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -169,12 +170,14 @@ json run_training(TrainingPlan plan) {
   RunBar bar(plan);
   LiveView live(plan, folder.path(), bar.bar());
   json result;
+  std::map<int, json> served;  // by rank: what servers have sent and received
   const auto take_event = [&](int rank, std::string_view line) {
     const json event = json::parse(line, nullptr, false);
     if (!event.is_object()) return;
     live.take(rank, event);
     const std::string kind = event.value("event", "");
     if (kind == "result") result = event;
+    if (kind == "served") served[rank] = event;
     folder.record(rank, event);
     bar.take(kind, event);
   };
@@ -202,6 +205,12 @@ json run_training(TrainingPlan plan) {
     throw Error("the workers ended without a result");
   }
   result.erase("event");
+  // In each list of bytes, servers stand behind the workers.
+  for (const auto& [rank, counts] : served) {
+    for (const auto& [name, bytes] : counts.items()) {
+      if (result.contains(name) && result[name].is_array()) result[name].push_back(bytes);
+    }
+  }
   result["lost"] = outcome.losses;
   result["run"] = folder.path().string();
   if (!plan.launch.lab.empty()) result["lab"] = plan.launch.lab;

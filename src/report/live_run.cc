@@ -90,11 +90,7 @@ void LiveRun::take_counts(int rank, Node& node, const json& event) {
   node.kernel_received = number_in(event, "kernel_received", -1);
   for_each_peer(event, "sent_to", nodes_.size(),
                 [&](int peer, double bytes) { take_edge(rank, peer, bytes, seconds); });
-  // Servers do not report themselves: what one has sent is what its workers have received.
-  for_each_peer(event, "received_from", nodes_.size(), [&](int peer, double bytes) {
-    if (serves(peer)) take_edge(peer, rank, bytes, seconds);
-  });
-  // All workers report once a second; one point for all of them.
+  // All report once a second; one point for all of them.
   const double now = now_();
   if (now - rate_time_ < 1) return;
   const double all = sent_by_all();
@@ -139,27 +135,17 @@ std::string LiveRun::state() const {
       step > 0 ? json(number_in(progress_, "time") / step * (number_in(progress_, "steps") - step))
                : json();
 
-  std::vector<Node> nodes = nodes_;
   json edges = json::array();
   for (const auto& [ends, edge] : edges_) {
-    Node& from = nodes[static_cast<std::size_t>(ends.first)];
-    Node& to = nodes[static_cast<std::size_t>(ends.second)];
+    const Node& from = nodes_[static_cast<std::size_t>(ends.first)];
+    const Node& to = nodes_[static_cast<std::size_t>(ends.second)];
     const double rate = from.state < State::ended && to.state < State::ended ? edge.rate : 0;
     edges.push_back(
         {{"from", ends.first}, {"to", ends.second}, {"bytes", edge.bytes}, {"rate", rate}});
-    // What a server sends and receives is known from the other end only.
-    if (serves(ends.first)) {
-      from.sent += edge.bytes;
-      from.sent_rate += rate;
-    }
-    if (serves(ends.second)) {
-      to.received += edge.bytes;
-      to.received_rate += rate;
-    }
   }
   json workers = json::array();
-  for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
-    const Node& node = nodes[rank];
+  for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
+    const Node& node = nodes_[rank];
     workers.push_back({{"rank", rank},
                        {"role", serves(static_cast<int>(rank)) ? "server" : "worker"},
                        {"state", kStateNames[static_cast<std::size_t>(node.state)]},

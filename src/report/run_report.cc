@@ -67,9 +67,9 @@ Figure accuracy_over_bytes(std::span<const RunData> runs) {
     return std::max(1.0, sent_by_all_until(run, number_in(line, "time")));
   });
   plot.title = "Accuracy over bytes";
-  plot.x = {"sent by all workers, on the wire", true, bytes};
+  plot.x = {"sent by all, on the wire", true, bytes};
   plot.y = {"accuracy (%)", false, plain};
-  return {"accuracy-bytes", "The same, over what all workers had sent by then.", plot};
+  return {"accuracy-bytes", "The same, over what all workers and servers had sent by then.", plot};
 }
 
 Figure loss_over_time(std::span<const RunData> runs) {
@@ -88,15 +88,16 @@ Figure spread_over_time(std::span<const RunData> runs) {
   return {"spread", "How far the workers' models were from their mean.", plot};
 }
 
-// Bytes each second, a line a worker.
+// Bytes each second, a line a rank; servers' ranks stand behind the workers'.
 Figure network_of(const RunData& run, std::size_t number) {
-  std::map<int, Plot::Series> workers;
+  const double worker_count = number_in(run.summary, "workers", 1e9);
+  std::map<int, Plot::Series> ranks;
   std::map<int, Plot::Point> before;
   for (const json& line : run.network) {
     const int rank = static_cast<int>(number_in(line, "rank"));
     const Plot::Point now{number_in(line, "time"), wire_in(line.value("sent", json()))};
-    Plot::Series& series = workers[rank];
-    series.name = fmt::format("worker {}", rank);
+    Plot::Series& series = ranks[rank];
+    series.name = fmt::format("{} {}", rank < worker_count ? "worker" : "server", rank);
     series.kind = Plot::Kind::line;
     if (const auto last = before.find(rank); last != before.end() && now.x > last->second.x) {
       series.points.push_back({now.x, (now.y - last->second.y) / (now.x - last->second.x)});
@@ -107,8 +108,8 @@ Figure network_of(const RunData& run, std::size_t number) {
   plot.title = fmt::format("Network activity: {}", run.name);
   plot.x = {"time (s)", false, seconds};
   plot.y = {"sent each second", false, [](double rate) { return format_bytes(rate) + "/s"; }};
-  for (auto& [rank, series] : workers) plot.series.push_back(std::move(series));
-  return {fmt::format("network-{}", number), "What each worker sent, second by second.", plot};
+  for (auto& [rank, series] : ranks) plot.series.push_back(std::move(series));
+  return {fmt::format("network-{}", number), "What each of them sent, second by second.", plot};
 }
 
 Figure staleness_of(const RunData& run, std::size_t number) {
@@ -141,7 +142,7 @@ double training_bytes(const json& summary) {
 Figure activity_and_accuracy(std::span<const RunData> runs) {
   Plot plot;
   plot.title = "Network activity and accuracy";
-  plot.y = {"sent by all workers, on the wire", false, bytes};
+  plot.y = {"sent by all, on the wire", false, bytes};
   plot.series = {{"in training", {}, Plot::Kind::bars},
                  {"evaluations, mean", {}, Plot::Kind::bars}};
   for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -39,6 +39,7 @@ class Server::Desk {
   }
 
   const ServerReport& report() const { return report_; }
+  std::uint64_t training_bytes_sent() const { return training_bytes_sent_; }
   void follow(Block::Follower follower) { follower_ = std::move(follower); }
 
  private:
@@ -205,6 +206,7 @@ class Server::Desk {
         if (request.clock < block.clock(worker) || request.version > block.version()) {
           throw Error(fmt::format("rank {} pushed what cannot have happened yet", rank), kRemedy);
         }
+        if (!sent_before_training_) sent_before_training_ = bytes_sent();
         block.arrived({worker, request.clock, request.version, landing.span()});
       }
       if (request.flags & KeyRequest::kPull) {
@@ -265,6 +267,8 @@ class Server::Desk {
     }
   }
 
+  std::uint64_t bytes_sent() const { return comm_.ledger().total(Direction::sent).wire; }
+
   bool everybody_is_done() const { return std::ranges::all_of(workers_, &Worker::done); }
 
   void leave(int worker) {
@@ -272,7 +276,9 @@ class Server::Desk {
     of(worker).done = true;
     clerk_.leave(worker);
     for (Held& held : blocks_) held.block.leave(worker);
-    if (everybody_is_done()) all_done_.ring();
+    if (!everybody_is_done()) return;
+    training_bytes_sent_ = bytes_sent() - sent_before_training_.value_or(bytes_sent());
+    all_done_.ring();
   }
 
   Task<> watch_for_silence() {
@@ -293,6 +299,8 @@ class Server::Desk {
   std::optional<WorkPlan> plan_;
   std::list<Held> blocks_;
   Time heard_;
+  std::optional<std::uint64_t> sent_before_training_;
+  std::uint64_t training_bytes_sent_ = 0;
   Bell all_done_;
   Block::Follower follower_;
 };
@@ -305,6 +313,7 @@ Server::~Server() = default;
 
 Task<> Server::serve() { return desk_->serve(); }
 const ServerReport& Server::report() const { return desk_->report(); }
+std::uint64_t Server::training_bytes_sent() const { return desk_->training_bytes_sent(); }
 void Server::follow(Block::Follower follower) { desk_->follow(std::move(follower)); }
 
 }  // namespace starling

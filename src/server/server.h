@@ -31,6 +31,8 @@ class Server {
   Task<> serve();
 
   const ServerReport& report() const;
+  // Sent on the wire from the first push until nobody would push any more.
+  std::uint64_t training_bytes_sent() const;
 
   // For tests and replicas: sees every update of every block.
   void follow(Block::Follower follower);

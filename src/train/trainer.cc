@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "net/lab.h"
+#include "net/traffic.h"
 #include "net/worker_events.h"
 #include "strategy/server_plan.h"
 #include "train/batches.h"
@@ -58,44 +58,6 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings
                                                  .momentum(settings.momentum)
                                                  .nesterov(settings.optimizer == "nesterov")
                                                  .weight_decay(settings.weight_decay));
-}
-
-json by_purpose(const Ledger& ledger, Direction direction) {
-  json counts = json::object();
-  for (std::size_t i = 0; i < kPurposeNames.size(); ++i) {
-    const ByteCount bytes = ledger.total(direction, static_cast<Purpose>(i));
-    counts[std::string(kPurposeNames[i])] = {{"payload", bytes.payload}, {"wire", bytes.wire}};
-  }
-  return counts;
-}
-
-// [[peer, bytes on the wire], ...], of those with whom there was traffic.
-json by_peer(const Ledger& ledger, Direction direction) {
-  json counts = json::array();
-  for (int peer = 0; peer < ledger.peers(); ++peer) {
-    const std::uint64_t bytes = ledger.total_with(peer, direction).wire;
-    if (bytes > 0) counts.push_back({peer, bytes});
-  }
-  return counts;
-}
-
-// Each second, what has gone over the network so far. Runs whenever the loop does.
-Task<> report_network(Dist& dist) {
-  const Time start = dist.loop().now();
-  for (Time next = start;; next += std::chrono::seconds(1)) {
-    co_await sleep_until(dist.loop(), next);
-    json event = {{"event", "network"},
-                  {"time", seconds(dist.loop().now() - start)},
-                  {"sent", by_purpose(dist.comm().ledger(), Direction::sent)},
-                  {"received", by_purpose(dist.comm().ledger(), Direction::received)},
-                  {"sent_to", by_peer(dist.comm().ledger(), Direction::sent)},
-                  {"received_from", by_peer(dist.comm().ledger(), Direction::received)}};
-    if (const auto kernel = own_counters(dist.job().interface)) {
-      event["kernel_sent"] = kernel->sent_bytes;
-      event["kernel_received"] = kernel->received_bytes;
-    }
-    report_event(dist.job(), event);
-  }
 }
 
 std::uint64_t exchanged_bytes(const Ledger& ledger) {
@@ -166,7 +128,7 @@ class Trainer {
  public:
   Trainer(const Settings& settings, const Job& job)
       : settings_(settings),
-        kernel_at_start_(own_counters(job.interface)),
+        kernel_(job),
         digits_(load_digits(settings)),
         train_(std::move(digits_.train)),
         test_(std::move(digits_.test)),
@@ -176,7 +138,7 @@ class Trainer {
             std::llround(settings.epochs * static_cast<double>(batches_.steps_per_epoch())))),
         dist_(seeded_model(settings, job), settings, job, workload(job.rank)),
         optimizer_(make_optimizer(settings, dist_.model().flat_parameter())),
-        network_(report_network(dist_)) {}
+        traffic_(report_traffic(job, dist_.comm())) {}
 
   void run(const std::filesystem::path& run_folder) {
     start_ = dist_.loop().now();
@@ -340,7 +302,7 @@ class Trainer {
     const ByteCount sent = dist_.comm().ledger().total(Direction::sent);
     const ByteCount received = dist_.comm().ledger().total(Direction::received);
     const MixReport* mixed = dist_.strategy().mix_report();
-    const Lab::Counters kernel = counted_by_kernel();
+    const Lab::Counters kernel = kernel_.so_far().value_or(Lab::Counters{});
     const WorkerResult mine = {dist_.rank(),
                                own.accuracy,
                                seconds(dist_.exchanging()),
@@ -364,14 +326,6 @@ class Trainer {
         if (!survives_losses(settings_) || lead() == before) throw;
       }
     }
-  }
-
-  // Since this worker was started.
-  Lab::Counters counted_by_kernel() {
-    const auto now = own_counters(dist_.job().interface);
-    if (!now || !kernel_at_start_) return {};
-    return {now->sent_bytes - kernel_at_start_->sent_bytes,
-            now->received_bytes - kernel_at_start_->received_bytes};
   }
 
   void report_to_lead(const WorkerResult& mine, Time trained,
@@ -453,7 +407,7 @@ class Trainer {
                    {"payload_bytes_received", list(workers, &WorkerResult::payload_bytes_received)},
                    {"wire_bytes_received", list(workers, &WorkerResult::wire_bytes_received)}};
     result["training_bytes_sent"] = list(workers, &WorkerResult::training_bytes_sent);
-    if (kernel_at_start_) {
+    if (kernel_.so_far()) {
       result["kernel_bytes_sent"] = list(workers, &WorkerResult::kernel_bytes_sent);
       result["kernel_bytes_received"] = list(workers, &WorkerResult::kernel_bytes_received);
     }
@@ -488,7 +442,7 @@ class Trainer {
   }
 
   Settings settings_;
-  std::optional<Lab::Counters> kernel_at_start_;
+  KernelCount kernel_;
   Digits digits_;
   Images train_;
   Images test_;
@@ -496,7 +450,7 @@ class Trainer {
   std::uint64_t steps_;  // of each worker, if they share the work evenly
   Dist dist_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  Running network_;
+  Running traffic_;
 
   std::uint64_t step_ = 0;
   std::uint64_t sent_at_start_ = 0;

@@ -47,6 +47,31 @@ class Train : public testing::Test {
   TemporaryFolder folder_;
 };
 
+// 2 workers push and pull 21,840 float32 in each of 10 steps, and fetch them before and behind.
+TEST_F(Train, CountsWhatServersSendToo) {
+  const json result =
+      trained({"--workers", "2", "--strategy", "server", "--servers", "2", "--run", run()});
+  ASSERT_TRUE(result.is_object()) << result;
+  for (const char* key : {"payload_bytes_sent", "wire_bytes_sent", "wire_bytes_received",
+                          "payload_bytes_received", "training_bytes_sent"}) {
+    ASSERT_EQ(result[key].size(), 4u) << key;
+  }
+  const auto sum = [&](const char* key, std::size_t first, std::size_t last) {
+    double total = 0;
+    for (std::size_t i = first; i < last; ++i) total += result[key][i].get<double>();
+    return total;
+  };
+  const double model = 21840 * 4.0;
+  EXPECT_NEAR(sum("training_bytes_sent", 0, 2), 2 * 10 * model, 0.02 * 20 * model);
+  EXPECT_NEAR(sum("training_bytes_sent", 2, 4), 2 * 10 * model, 0.02 * 20 * model);
+  EXPECT_NEAR(sum("payload_bytes_sent", 2, 4), 2 * 12 * model, 0.02 * 24 * model);
+  EXPECT_NEAR(sum("wire_bytes_sent", 0, 4), sum("wire_bytes_received", 0, 4),
+              0.01 * sum("wire_bytes_sent", 0, 4))
+      << "what one sends another receives";
+  EXPECT_NE(file_text(std::filesystem::path(run()) / "network.jsonl").find("\"rank\":3"),
+            std::string::npos);
+}
+
 TEST_F(Train, TellsTheResultAndFillsTheRunFolder) {
   const json result = trained({"--workers", "2", "--run", run()});
   ASSERT_TRUE(result.is_object()) << result;
