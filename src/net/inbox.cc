@@ -19,7 +19,7 @@ void check_size(std::uint64_t message_bytes, const Receive& receive) {
 }  // namespace
 
 Receive* Inbox::landing_receive(std::uint32_t channel) {
-  return posted_.find([&](const Receive& r) { return r.claimed && r.channel().id == channel; });
+  return landing_.find([&](const Receive& r) { return r.channel().id == channel; });
 }
 
 Inbox::Stored* Inbox::landing_stored(std::uint32_t channel) {
@@ -45,7 +45,7 @@ void Inbox::post(Receive& receive) {
   } else {  // what is still to come lands in its final place
     receive.claimed = true;
     receive.landed_bytes = stored->landed_bytes;
-    posted_.push_back(receive);
+    landing_.push_back(receive);
   }
   forget(*stored);
 }
@@ -67,7 +67,8 @@ std::optional<Bytes> Inbox::place(const FrameHeader& header, std::size_t fragmen
       check_size(header.remaining_bytes, *receive);
       receive->claimed = true;
       receive->begin_landing();
-    } else if ((posted_.empty() && !keep_everything_) ||
+      landing_.push_back(*receive);
+    } else if ((unfinished() == nullptr && !keep_everything_) ||
                stored_bytes_ + header.remaining_bytes > kStoredLimitBytes) {
       return std::nullopt;
     } else {

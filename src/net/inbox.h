@@ -34,8 +34,8 @@ class Inbox {
   // end.
   void keep_everything() { keep_everything_ = true; }
 
-  bool waiting() const { return !posted_.empty(); }
-  List<Receive>& posted() { return posted_; }
+  // Any receive that is not complete; nullptr if there is none.
+  Receive* unfinished() { return landing_.empty() ? posted_.front() : landing_.front(); }
 
  private:
   struct Stored {
@@ -55,7 +55,9 @@ class Inbox {
   void forget(const Stored& stored);
 
   Finish finish_;
-  List<Receive> posted_;
+  // Apart, because a server posts thousands, of which a few are landing at any time.
+  List<Receive> posted_;       // no message has come for them yet
+  List<Receive> landing_;      // claimed by one
   std::deque<Stored> stored_;  // in the order of arrival
   std::uint64_t stored_bytes_ = 0;
   bool keep_everything_ = false;

@@ -4,25 +4,21 @@
 
 namespace starling {
 
-Outbox::Queue& Outbox::queue(std::uint32_t channel) {
-  for (const auto& queue : queues_) {
-    if (queue->channel == channel) return *queue;
-  }
-  queues_.push_back(std::make_unique<Queue>(Queue{channel, {}}));
-  return *queues_.back();
-}
-
 void Outbox::post(Send& send) {
-  queue(send.channel().id).messages.push_back({&send, send.channel(), send.bytes, nullptr});
+  Queue& queue = queues_[send.channel().id];
+  queue.messages.push_back({&send, send.channel(), send.bytes, nullptr});
+  if (!queue.linked() && &queue != turn_) waiting_.push_back(queue);
 }
 
 void Outbox::withdraw(Send& send) {
-  std::vector<Message>& messages = queue(send.channel().id).messages;
+  Queue& queue = queues_[send.channel().id];
+  std::vector<Message>& messages = queue.messages;
   const auto message = std::ranges::find(messages, &send, &Message::send);
   const bool begun = message->rest.size() < send.bytes.size() ||
                      (turn_ != nullptr && turn_->messages.data() == &*message);
   if (!begun) {
     messages.erase(message);
+    if (messages.empty()) queue.unlink();
     return;
   }
   message->send = nullptr;
@@ -33,8 +29,8 @@ void Outbox::withdraw(Send& send) {
 
 std::vector<Send*> Outbox::give_up() {
   std::vector<Send*> unfinished;
-  for (const auto& queue : queues_) {
-    for (const Message& message : queue->messages) {
+  for (const auto& [channel, queue] : queues_) {
+    for (const Message& message : queue.messages) {
       if (message.send != nullptr) unfinished.push_back(message.send);
     }
   }
@@ -45,18 +41,14 @@ std::vector<Send*> Outbox::give_up() {
 }
 
 void Outbox::begin_fragment() {
-  for (std::size_t i = 1; i <= queues_.size(); ++i) {
-    const std::size_t candidate = (last_turn_ + i) % queues_.size();
-    if (queues_[candidate]->messages.empty()) continue;
-    last_turn_ = candidate;
-    turn_ = queues_[candidate].get();
-    const Message& message = turn_->messages.front();
-    header_.purpose = static_cast<std::uint8_t>(message.channel.purpose);
-    header_.channel = message.channel.id;
-    header_.remaining_bytes = message.rest.size();
-    fragment_written_ = 0;
-    return;
-  }
+  turn_ = waiting_.front();
+  if (turn_ == nullptr) return;
+  turn_->unlink();
+  const Message& message = turn_->messages.front();
+  header_.purpose = static_cast<std::uint8_t>(message.channel.purpose);
+  header_.channel = message.channel.id;
+  header_.remaining_bytes = message.rest.size();
+  fragment_written_ = 0;
 }
 
 std::array<ConstBytes, 2> Outbox::next() {
@@ -70,9 +62,7 @@ std::array<ConstBytes, 2> Outbox::next() {
 }
 
 bool Outbox::has_more() const {
-  return std::ranges::any_of(queues_, [this](const auto& queue) {
-    return queue->messages.size() > (queue.get() == turn_ ? 1u : 0u);
-  });
+  return !waiting_.empty() || (turn_ != nullptr && turn_->messages.size() > 1);
 }
 
 std::size_t Outbox::written(std::size_t bytes) {
@@ -91,6 +81,7 @@ std::size_t Outbox::written(std::size_t bytes) {
       turn_->messages.erase(turn_->messages.begin());
       if (send != nullptr) finish_(*send);
     }
+    if (!turn_->messages.empty()) waiting_.push_back(*turn_);
     turn_ = nullptr;
   }
   return payload_after - payload_before;

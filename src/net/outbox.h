@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/comm.h"
 #include "runtime/frame.h"
+#include "runtime/list.h"
 
 namespace starling {
 
@@ -48,17 +50,16 @@ class Outbox {
     ConstBytes rest;
     std::shared_ptr<std::vector<std::byte>> owned;  // the rest of a withdrawn message
   };
-  struct Queue {
-    std::uint32_t channel;
+  struct Queue : ListNode {
     std::vector<Message> messages;
   };
 
-  Queue& queue(std::uint32_t channel);
   void begin_fragment();
 
   Finish finish_;
-  std::vector<std::unique_ptr<Queue>> queues_;
-  std::size_t last_turn_ = 0;
+  // By channel. None is forgotten: a channel is used again, and a large model has thousands.
+  std::unordered_map<std::uint32_t, Queue> queues_;
+  List<Queue> waiting_;    // those with messages, in the order of their turns
   Queue* turn_ = nullptr;  // whose fragment is being written
   FrameHeader header_;
   std::size_t fragment_written_ = 0;  // of header and payload together

@@ -122,7 +122,7 @@ void TcpComm::lose(int peer, const std::string& why) {
 
 void TcpComm::fail_all(int peer, const Lost& lost) {
   Connection& broken = connection(peer);
-  while (Receive* receive = broken.inbox().posted().front()) {
+  while (Receive* receive = broken.inbox().unfinished()) {
     finish(*receive, lost_error(lost.rank, *receive, lost.why));
   }
   for (Send* send : broken.outbox().give_up()) {

@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 
 namespace starling {
 namespace {
@@ -28,12 +29,9 @@ constexpr const char* kName = "starling-test-0";
 class FakeTree : public testing::Test {
  protected:
   FakeTree() {
-    std::string name = (fs::temp_directory_path() / "starling-cgroup-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
     tree_ = {folder_ / "cgroup", folder_ / "own"};
     in_group("1:name=systemd:/\n");
   }
-  ~FakeTree() override { fs::remove_all(folder_); }
 
   void file(const fs::path& path, const std::string& text) {
     fs::create_directories((tree_.folder / path).parent_path());
@@ -76,7 +74,8 @@ class FakeTree : public testing::Test {
     return "";
   }
 
-  fs::path folder_;
+  TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   CgroupTree tree_;
 };
 

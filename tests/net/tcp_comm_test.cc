@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <list>
+
 #include "base/error.h"
 #include "base/random.h"
 #include "exchange/allreduce.h"
@@ -172,6 +175,55 @@ TEST(TcpComm, GoesOnAfterOperationsAreWithdrawnHalfWay) {
   flock.run([&](Comm& comm) { return send_numbers(comm, 10, got); });
   EXPECT_EQ(got.size(), 10u);
   EXPECT_EQ(got.back(), 9);
+}
+
+TEST(TcpComm, GoesOnAfterAMessageIsWithdrawnBeforeItsTurn) {
+  Flock flock(2);
+  std::vector<float> out(1'000'000, 4.5f), in(1'000'000);
+  auto long_one = flock.comm(0).send(1, kOne, std::span(out));
+  ASSERT_FALSE(long_one.done());
+  int word = 1, heard = 0;
+  { auto waits_behind = flock.comm(0).send(1, kTwo, std::span(&word, 1)); }
+  word = 2;
+  auto second = flock.comm(0).send(1, kTwo, std::span(&word, 1));
+  auto receive = flock.comm(1).receive(0, kTwo, std::span(&heard, 1));
+  auto all = flock.comm(1).receive(0, kOne, std::span(in));
+  while (!receive.done() || !all.done()) flock.loop().poll();
+  EXPECT_EQ(heard, 2);
+  EXPECT_EQ(in, out);
+}
+
+// Several messages on each of many channels, received in another order than they were sent.
+TEST(TcpComm, KeepsManyChannelsApart) {
+  constexpr std::uint32_t kChannels = 200;
+  constexpr int kMessages = 3;
+  const auto channel = [](std::uint32_t i) { return Channel{100 + i, Purpose::weights}; };
+  // Of every length, from none to several fragments.
+  const auto length = [](std::uint32_t i) { return static_cast<std::size_t>(i * i * i / 64); };
+  Flock flock(2);
+  std::vector<std::vector<float>> out, in;
+  std::list<Send> sends;
+  std::list<Receive> receives;
+  for (std::uint32_t i = 0; i < kChannels; ++i) {
+    for (int message = 0; message < kMessages; ++message) {
+      out.emplace_back(length(i), static_cast<float>(i * 10) + static_cast<float>(message));
+      in.emplace_back(length(i));
+    }
+  }
+  const auto of = [](auto& vectors, std::uint32_t i, int message) {
+    return std::span(vectors[i * kMessages + static_cast<std::size_t>(message)]);
+  };
+  for (int message = 0; message < kMessages; ++message) {
+    for (std::uint32_t i = 0; i < kChannels; ++i) {
+      sends.emplace_back(flock.comm(0), 1, channel(i), bytes_of(of(out, i, message)));
+    }
+    for (std::uint32_t i = kChannels; i-- > 0;) {
+      receives.emplace_back(flock.comm(1), 0, channel(i), writable_bytes(of(in, i, message)));
+    }
+  }
+  const auto is_done = [](const Receive& receive) { return receive.done(); };
+  while (!std::ranges::all_of(receives, is_done)) flock.loop().poll();
+  EXPECT_EQ(in, out);
 }
 
 TEST(TcpComm, AllocatesNothingInASteadyStateExchange) {

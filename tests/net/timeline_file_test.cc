@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/temporary_folder.h"
 #include "tests/net/flock.h"
 
 namespace starling {
@@ -29,12 +30,6 @@ Task<> tell_the_next(Comm& comm) {
 
 class TimelineFileTest : public testing::Test {
  protected:
-  TimelineFileTest() {
-    std::string name = (fs::temp_directory_path() / "starling-timeline-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~TimelineFileTest() override { fs::remove_all(folder_); }
-
   void run_flock(const std::string& timeline) {
     Flock flock(3);
     std::vector<std::unique_ptr<TimelineFile>> files;
@@ -46,7 +41,8 @@ class TimelineFileTest : public testing::Test {
     flock.run(tell_the_next);
   }
 
-  fs::path folder_;
+  TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(TimelineFileTest, HasEveryRanksSpansWithBeginningsAndEnds) {
