@@ -1,13 +1,12 @@
 // starling bench: how fast the parts are on this machine, beside their peers in the same run.
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/contestants.h"
@@ -76,15 +75,12 @@ void measure_gloo(int workers, const std::string& sizes, double seconds, const s
                   Times& times) {
   const std::string program = sibling_program("starling-peer-gloo");
   for (const char* algorithm : {"ring", "halving-doubling", "bcube"}) {
-    std::string folder = (std::filesystem::temp_directory_path() / "starling-gloo-XXXXXX").string();
-    if (::mkdtemp(folder.data()) == nullptr)
-      throw Error("cannot make a folder for Gloo's rendezvous");
+    const TemporaryFolder folder;  // where they meet
     launch_contestant(shell_reporting(fmt::format(
                           "exec '{}' --rank $STARLING_RANK --size {} --store '{}' --algorithm {} "
                           "--bytes {} --seconds {}",
-                          program, workers, folder, algorithm, sizes, seconds)),
+                          program, workers, folder.path().string(), algorithm, sizes, seconds)),
                       workers, lab, times, fmt::format("gloo {}", algorithm));
-    std::filesystem::remove_all(folder);
   }
 }
 

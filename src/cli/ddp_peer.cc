@@ -1,13 +1,13 @@
 #include "cli/ddp_peer.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 #include "cli/contestants.h"
 #include "cli/training_run.h"
 
@@ -19,28 +19,6 @@ using nlohmann::json;
 
 constexpr int kSamples = 60'000;  // of MNIST
 
-// A folder of its own, gone when this goes.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "starling-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw Error(fmt::format("cannot make a folder like {}", path_),
-                  "see that TMPDIR names one that can be written to");
-    }
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
 
 json train_by_ddp(const Settings& settings, LaunchPlan plan,
@@ -49,8 +27,8 @@ json train_by_ddp(const Settings& settings, LaunchPlan plan,
   std::string script = fmt::format(
       "exec '{}' --rank $STARLING_RANK --store '{}/store' --data '{}' --workers {} --batch {} "
       "--epochs {} --lr {} --momentum {} --seed {}",
-      sibling_program(kDdpProgram).string(), folder.path(), settings.data_folder, settings.workers,
-      settings.batch, std::max(1, static_cast<int>(settings.epochs)), settings.lr,
+      sibling_program(kDdpProgram).string(), folder.path().string(), settings.data_folder,
+      settings.workers, settings.batch, std::max(1, static_cast<int>(settings.epochs)), settings.lr,
       settings.momentum, settings.seed);
   if (settings.samples > 0) script += fmt::format(" --samples {}", settings.samples);
   if (const auto target = target_accuracy(settings)) {

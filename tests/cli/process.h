@@ -23,6 +23,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/temporary_folder.h"
+
 namespace starling {
 
 using std::chrono_literals::operator""s;
@@ -218,26 +220,6 @@ class Process {
   int status_ = -1;
   int out_ = -1;
   int err_ = -1;
-};
-
-// A folder that goes with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "starling-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make " + pattern);
-    path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace starling

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 #include "report/crc32c.h"
 
 namespace starling {
@@ -91,12 +92,6 @@ struct Point {
 
 class TensorBoard : public testing::Test {
  protected:
-  TensorBoard() {
-    std::string name = (fs::temp_directory_path() / "starling-tensorboard-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~TensorBoard() override { fs::remove_all(folder_); }
-
   std::vector<fs::path> files() const {
     std::vector<fs::path> paths;
     for (const auto& entry : fs::directory_iterator(folder_)) paths.push_back(entry.path());
@@ -135,7 +130,8 @@ class TensorBoard : public testing::Test {
     return found;
   }
 
-  fs::path folder_;
+  TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST(Crc32c, IsTheOneOfCastagnoli) {

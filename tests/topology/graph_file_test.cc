@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/temporary_folder.h"
 
 namespace starling {
 namespace {
@@ -114,12 +115,6 @@ TEST(ParseGraph, SurvivesAnyBytes) {
 
 class GraphFile : public ::testing::Test {
  protected:
-  GraphFile() {
-    std::string name = ::testing::TempDir() + "/starling-graph-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~GraphFile() override { std::filesystem::remove_all(folder_); }
-
   std::string refusal(const std::filesystem::path& file) {
     try {
       read_graph_file(file, 4);
@@ -129,7 +124,8 @@ class GraphFile : public ::testing::Test {
     return "";
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(GraphFile, IsReadByItsName) {

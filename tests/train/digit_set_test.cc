@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 
 namespace starling {
 namespace {
@@ -31,14 +32,11 @@ std::string labels(const std::string& values) { return word(0x801) + word(values
 class Mnist : public ::testing::Test {
  protected:
   Mnist() {
-    std::string name = ::testing::TempDir() + "/starling-mnist-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
     put("train-images-idx3-ubyte", images(3, 'A'));
     put("train-labels-idx1-ubyte", labels({5, 0, 9}));
     put("t10k-images-idx3-ubyte", images(2, 'B'));
     put("t10k-labels-idx1-ubyte", labels({7, 2}));
   }
-  ~Mnist() override { std::filesystem::remove_all(folder_); }
 
   void put(const std::string& name, const std::string& content) {
     std::ofstream(folder_ / name, std::ios::binary) << content;
@@ -58,7 +56,8 @@ class Mnist : public ::testing::Test {
     }
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(Mnist, LoadsBothSplitsWithTheirLabels) {

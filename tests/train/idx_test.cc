@@ -9,18 +9,13 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 
 namespace starling {
 namespace {
 
 class Idx : public ::testing::Test {
  protected:
-  Idx() {
-    std::string name = ::testing::TempDir() + "/starling-idx-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~Idx() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path file(const std::string& content) {
     std::ofstream(folder_ / "file", std::ios::binary) << content;
     return folder_ / "file";
@@ -35,7 +30,8 @@ class Idx : public ::testing::Test {
     return "";
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 std::string bytes(std::initializer_list<int> values) {

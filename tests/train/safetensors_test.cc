@@ -15,18 +15,14 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 
 namespace starling {
 namespace {
 
 class Safetensors : public ::testing::Test {
  protected:
-  Safetensors() {
-    std::string name = ::testing::TempDir() + "/starling-safetensors-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-    file_ = folder_ / "model.safetensors";
-  }
-  ~Safetensors() override { std::filesystem::remove_all(folder_); }
+  Safetensors() { file_ = folder_ / "model.safetensors"; }
 
   std::string content() const {
     std::ostringstream text;
@@ -61,7 +57,8 @@ class Safetensors : public ::testing::Test {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
   std::filesystem::path file_;
 
  private:
