@@ -184,6 +184,7 @@ TEST(TcpComm, GoesOnAfterAMessageIsWithdrawnBeforeItsTurn) {
   ASSERT_FALSE(long_one.done());
   int word = 1, heard = 0;
   { auto waits_behind = flock.comm(0).send(1, kTwo, std::span(&word, 1)); }
+  { auto only_one = flock.comm(0).send(1, Channel{3, Purpose::control}, std::span(&word, 1)); }
   word = 2;
   auto second = flock.comm(0).send(1, kTwo, std::span(&word, 1));
   auto receive = flock.comm(1).receive(0, kTwo, std::span(&heard, 1));
