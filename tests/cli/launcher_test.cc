@@ -159,7 +159,7 @@ TEST_P(KilledWorker, IsNamedByAllOthersAndByTheLauncher) {
   ASSERT_TRUE(all_say(process, "is exchanging", 4));
   ::kill(pid_of(process, 2), SIGKILL);
   EXPECT_TRUE(gone(process));
-  EXPECT_EQ(process.wait(0ms), "exit 1") << process.story();
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
   for (int rank : {0, 1, 3}) {
     const std::string words = "rank " + std::to_string(rank) +
                               " ends: lost 2: rank 2 was lost in " + GetParam().operation;
@@ -215,7 +215,7 @@ TEST(Launcher, TakesItsWorkersAndTheirChildrenAlongWhenItIsKilled) {
   ASSERT_TRUE(wait_until(kPatience, [&] { return sleepers(process) == 4; })) << process.story();
   process.signal(SIGKILL);
   EXPECT_TRUE(gone(process));
-  EXPECT_EQ(process.wait(0ms), "signal 9");
+  EXPECT_EQ(process.wait(kPatience), "signal 9");
 }
 
 TEST(Launcher, TakesThemAlongAlsoWhenItsWholeGroupIsKilled) {
