@@ -143,6 +143,25 @@ TEST(Bsp, IsPlainSgdOnAModelOfManyBlocks) {
   }
 }
 
+// A server's port carries n |w| in and n |w| out a step. Both directions at once take 0.54 s, one
+// after the other 1.07 s; when all blocks were pushed at once, it was 0.95 s.
+TEST(Bsp, LetsWeightsPassTheGradientsThatAreStillToCome) {
+  constexpr int kWorkers = 4;
+  constexpr std::uint64_t kSteps = 2;
+  SimulatedTraining training = training_of(server_settings(kWorkers, "bsp"));
+  training.elements = 32 * kLargestBlockElements;
+  training.buckets = 1;
+  training.network.standard = {1.25e8, 100us};  // 1 Gbit/s
+  training.batches_per_epoch = training.batches = kWorkers * kSteps;
+  const SimulatedResult result = simulate(training);
+  expect_all_well(result);
+  const double bytes = static_cast<double>(kWorkers * training.elements * sizeof(float));
+  const double least_seconds = bytes / training.network.standard.bytes_per_second * kSteps;
+  const double seconds = std::chrono::duration<double>(result.time - result.start).count();
+  EXPECT_GT(seconds, least_seconds);
+  EXPECT_LT(seconds, 1.25 * least_seconds);
+}
+
 TEST(Ssp, WithBoundZeroEqualsBspBitForBit) {
   for (int workers : {1, 2, 3, 5, 8}) {
     for (std::uint64_t seed : {1, 2, 3}) {
