@@ -92,11 +92,12 @@ void expect_all_samples(const std::string& name, const json& result, double samp
   }
 }
 
-// Central systems reach 0.875 or more. The bar misses those that do not learn (0.1), those whose
-// mean gradient is divided by 4 once too often (0.83), and a worker that is left alone with its
-// quarter of the samples (0.84).
+// Central systems reach 0.912 or more. The bar misses those that do not learn (0.1), those whose
+// mean gradient is divided by 4 once too often (0.895), and a worker that is left alone with its
+// quarter of the samples (0.89). After fewer epochs the last step still moves the model so much
+// that a system without a fixed order of updates fell below any such bar once in a while.
 TEST_F(TrainedSystems, AllLearn) {
-  constexpr double kEpochs = 4;
+  constexpr double kEpochs = 8;
   const Words names = names_of_systems();
   EXPECT_GE(names.size(), 28u);
   for (const std::string& name : names) {
@@ -109,7 +110,7 @@ TEST_F(TrainedSystems, AllLearn) {
     // Workers with models of their own may stand badly in the last step, and those that wait for
     // nobody depend on luck: their maths is held to account in tests/mixing.
     const bool decentral = is_decentral(name);
-    EXPECT_GT(result["accuracy"], decentral ? 0.8 : 0.855);
+    EXPECT_GT(result["accuracy"], decentral ? 0.8 : 0.905);
     ASSERT_EQ(result["worker_accuracy"].size(), 4u);
     for (const json& each : result["worker_accuracy"]) {
       EXPECT_GT(each, decentral ? 0.5 : 0.8) << result;
