@@ -100,9 +100,10 @@ void print_summary(const json& summary) {
                            summary["waited_seconds"][i].get<double>() /
                                summary["seconds"].get<double>() * 100)});
   }
-  for (std::size_t i = workers; i < summary["wire_bytes_sent"].size(); ++i) {
-    table.add({fmt::format("server {}", i - workers), "",
-               format_bytes(summary["payload_bytes_sent"][i]),
+  // A server's rank stands behind those of all workers, of whom some may be lost.
+  std::size_t rank = summary["workers"];
+  for (std::size_t i = workers; i < summary["wire_bytes_sent"].size(); ++i, ++rank) {
+    table.add({fmt::format("server {}", rank), "", format_bytes(summary["payload_bytes_sent"][i]),
                format_bytes(summary["wire_bytes_sent"][i]), ""});
   }
   fmt::print("{}\n", table.text());

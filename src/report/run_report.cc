@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -90,14 +91,18 @@ Figure spread_over_time(std::span<const RunData> runs) {
 
 // Bytes each second, a line a rank; servers' ranks stand behind the workers'.
 Figure network_of(const RunData& run, std::size_t number) {
-  const double worker_count = number_in(run.summary, "workers", 1e9);
+  const double worker_count = number_in(run.summary, "workers", NAN);
+  const auto role = [&](int rank) {
+    if (std::isnan(worker_count)) return "rank";  // the run did not end, and does not tell
+    return rank < worker_count ? "worker" : "server";
+  };
   std::map<int, Plot::Series> ranks;
   std::map<int, Plot::Point> before;
   for (const json& line : run.network) {
     const int rank = static_cast<int>(number_in(line, "rank"));
     const Plot::Point now{number_in(line, "time"), wire_in(line.value("sent", json()))};
     Plot::Series& series = ranks[rank];
-    series.name = fmt::format("{} {}", rank < worker_count ? "worker" : "server", rank);
+    series.name = fmt::format("{} {}", role(rank), rank);
     series.kind = Plot::Kind::line;
     if (const auto last = before.find(rank); last != before.end() && now.x > last->second.x) {
       series.points.push_back({now.x, (now.y - last->second.y) / (now.x - last->second.x)});
@@ -131,7 +136,7 @@ Figure staleness_of(const RunData& run, std::size_t number) {
   return {fmt::format("staleness-{}", number), "How stale what was applied was.", plot};
 }
 
-// What all workers sent from the first step to the last. A run that was not ours tells no more than
+// What all sent from the first step to the last. A run that was not ours tells no more than
 // what it sent in all.
 double training_bytes(const json& summary) {
   return sum_in(

@@ -2,7 +2,6 @@
 #include "net/timeline_file.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 #include <map>

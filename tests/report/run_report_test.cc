@@ -69,6 +69,21 @@ TEST_F(RunFolders, AreComparedWithTheBaseline) {
   EXPECT_NE(report_on(runs, 1).comparison.csv().find("1.0 KB,800 B,-300.0 %"), std::string::npos);
 }
 
+TEST_F(RunFolders, TellServersFromWorkers) {
+  const std::string network = R"({"time":0,"rank":1,"sent":{}}
+{"time":0,"rank":2,"sent":{}}
+)";
+  const auto names = [&](const std::string& name, const std::string& summary) {
+    const std::vector<RunData> runs = {read_run(run(name, "", network, summary))};
+    const RunReport report = report_on(runs, 0);
+    std::vector<std::string> all;
+    for (const auto& series : figure(report, "network-1").plot.series) all.push_back(series.name);
+    return all;
+  };
+  EXPECT_EQ(names("ended", fmt_summary(1000)), (std::vector<std::string>{"worker 1", "server 2"}));
+  EXPECT_EQ(names("cut off", ""), (std::vector<std::string>{"rank 1", "rank 2"}));
+}
+
 TEST_F(RunFolders, BecomeFiguresOfWhatTheyHold) {
   const std::vector<RunData> runs = {read_run(whole_run("one", 1000))};
   const RunReport report = report_on(runs, 0);

@@ -2,7 +2,6 @@
 #include "report/tensorboard.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
 #include <cstring>

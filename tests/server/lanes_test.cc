@@ -88,9 +88,9 @@ TEST(Lanes, PassOnAFailure) {
 
 // A worker whose two stretches begin in an order of its own, where each block is answered only when
 // everybody has pushed it.
-class StubbornWorker {
+class ContraryWorker {
  public:
-  StubbornWorker(Comm& comm, bool last_stretch_first)
+  ContraryWorker(Comm& comm, bool last_stretch_first)
       : client_(comm, {2, 1, false}, keys_of({30})),
         lanes_(client_.keys()),
         is_first_(comm.rank() == 0),
@@ -144,8 +144,8 @@ TEST(Lanes, OfWorkersInAnotherOrderDoNotWaitForEachOtherForever) {
   options.gate.kind = GateSettings::Kind::bsp;
   options.optimizer.lr = 0.5;
   Server server(cluster.comm(2), options);
-  StubbornWorker one(cluster.comm(0), false);
-  StubbornWorker other(cluster.comm(1), true);
+  ContraryWorker one(cluster.comm(0), false);
+  ContraryWorker other(cluster.comm(1), true);
   cluster.run([&](Comm& comm) {
     return comm.rank() == 2 ? server.serve() : comm.rank() == 0 ? one.work() : other.work();
   });

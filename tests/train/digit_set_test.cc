@@ -1,7 +1,6 @@
 #include "train/digit_set.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
