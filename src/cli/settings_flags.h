@@ -19,7 +19,7 @@ class SettingsFlags {
 
   // Defaults, then the system, then the file, then the flags, each over the one before; checked.
   Settings settings() const;
-  // The same without checking the number of workers, for what sets it itself.
+  // The same without any check, for what sets the number of workers itself and checks then.
   Settings unchecked(Settings defaults = {}) const;
   // The same for a system that no flag has named, over other defaults.
   Settings settings_for(const System& system, Settings defaults = {}) const;

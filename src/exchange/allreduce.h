@@ -6,8 +6,9 @@
 //   tree              binomial reduction to rank 0, binomial broadcast
 //   scatter_reduce    each rank sums its part, rank 0 collects the parts and hands them out again
 //   ring              n - 1 steps of share-reduce, n - 1 of share-only; 2 (n-1)/n |w| a rank, the
-//   least possible doubling          recursive doubling: log2 n exchanges of the whole vector; best
-//   for short vectors halving_doubling  Rabenseifner: the ring's bytes in 2 log2 n messages
+//                     least possible
+//   doubling          recursive doubling: log2 n exchanges of the whole vector; best for short ones
+//   halving_doubling  Rabenseifner: the ring's bytes in 2 log2 n messages
 #pragma once
 
 #include <array>

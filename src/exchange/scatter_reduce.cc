@@ -1,9 +1,11 @@
 // Scatter-reduce all-reduce, the way to one server that is not bound by the server's port alone:
 //
 //   A. every rank sends part j of its vector to rank j, which adds the parts up in the order of
-//   ranks; B. rank 0, the server, collects the n summed parts; C. rank 0 hands part j of the whole
-//   to rank j (a server would have updated its weights in between); D. every rank sends its part to
-//   all others.
+//      ranks;
+//   B. rank 0, the server, collects the n summed parts;
+//   C. rank 0 hands part j of the whole to rank j (a server would have updated its weights in
+//      between);
+//   D. every rank sends its part to all others.
 //
 // In A and D the peers are visited in rotation, so that no rank's port is asked by two at a time.
 #include "exchange/allreduce.h"

@@ -1,9 +1,9 @@
 // How two ranks make sure of each other before a connection counts:
 //
 //   A. The caller sends a Hello: protocol version, job id, its rank, the job's size, its listening
-//   port, a nonce. B. The listener answers with a verdict and a nonce of its own, and proves that
-//   it knows the secret:
-//      HMAC-SHA256 over both nonces and the hello. The secret itself never travels.
+//      port, a nonce.
+//   B. The listener answers with a verdict and a nonce of its own, and proves that it knows the
+//      secret: HMAC-SHA256 over both nonces and the hello. The secret itself never travels.
 //   C. The caller checks that proof and sends its own, over the same bytes with another label.
 //   D. The listener checks it in constant time and confirms.
 //

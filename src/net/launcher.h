@@ -6,8 +6,7 @@
 //   Workers that can do without one another (survives_losses) go on: then the job has failed only
 //   if no worker ends well.
 // - If the launcher itself dies, however suddenly, the kernel kills its workers (PR_SET_PDEATHSIG),
-// and a
-//   guardian process that sees the launcher's end of a pipe close kills what is left of their
+//   and a guardian process that sees the launcher's end of a pipe close kills what is left of their
 //   groups.
 #pragma once
 

@@ -1,19 +1,16 @@
 // Comm: framed messages between ranks, the one interface that every algorithm is written against.
 //
 // - A message goes to a peer on a channel. Messages of one channel between two ranks arrive in the
-// order sent;
-//   different channels do not wait for each other.
+//   order sent; different channels do not wait for each other.
 // - send() and receive() post the operation at once and return it; co_await it when its outcome
-// matters.
-//   A receive lands in the caller's memory, which must stay until the operation is done or
+//   matters. A receive lands in the caller's memory, which must stay until the operation is done or
 //   destroyed, or in memory that a Lender finds for it when it begins to arrive. A finished send
 //   means that its memory may be reused, not that the peer has it.
 // - Sizes are agreed beforehand: a message that does not fill its receive exactly breaks the peer's
-// connection.
+//   connection.
 // - Destroying an operation withdraws it. When a peer is lost, every operation fails with PeerLost,
-// and so
-//   does every later one: nobody waits for a rank that will not come. An algorithm that can do
-//   without a lost rank calls contain_losses() first: then only operations with that rank fail.
+//   and so does every later one: nobody waits for a rank that will not come. An algorithm that can
+//   do without a lost rank calls contain_losses() first: then only operations with that rank fail.
 // - A rank may send to itself. That costs no network, and the ledger does not count it.
 #pragma once
 

@@ -1,13 +1,13 @@
 // Dist: distributed training in a training loop of your own.
 //
 //   MyNet net;
-//   starling::Dist dist(net);                       // joins the workers that `starling launch`
-//   started torch::optim::SGD optimizer(net.parameters(), 0.1); for (...) { // over this worker's
-//   share of the data
+//   starling::Dist dist(net);  // joins the workers that `starling launch` started
+//   torch::optim::SGD optimizer(net.parameters(), 0.1);
+//   for (...) {                // over this worker's share of the data
 //     loss(net.forward(images), labels).backward();
-//     dist.step(optimizer);                         // in place of optimizer.step() and zero_grad()
+//     dist.step(optimizer);    // in place of optimizer.step() and zero_grad()
 //   }
-//   dist.finish();                                  // all workers now hold the same model
+//   dist.finish();             // all workers now hold the same model
 //
 // Without a launcher there is one worker, and the loop does what it always did.
 #pragma once

@@ -26,8 +26,8 @@ class Images {
   static torch::Tensor normalized(const torch::Tensor& pixels);
 
   DigitSet set_;
-  torch::Tensor pixels_;  // both alias set_
-  torch::Tensor labels_;
+  torch::Tensor pixels_;  // aliases set_
+  torch::Tensor labels_;  // set_'s as the 64-bit integers that the loss wants
 };
 
 }  // namespace starling

@@ -9,7 +9,8 @@
 namespace starling {
 
 // Trains as the settings say and reports to the launcher: progress, evaluations, network activity
-// and, from rank 0, the result. Rank 0 leaves the final model in the run folder.
+// and, from the lead (the lowest rank that is left), the result. The lead leaves the final model in
+// the run folder.
 void train(const Settings& settings, const Job& job, const std::filesystem::path& run_folder);
 
 }  // namespace starling

@@ -7,7 +7,7 @@
 //
 //   before joining:    die, stubborn (ignores SIGTERM, and stays), child (starts one that stays)
 //   after joining:     ring, pairwise, big-ring, big-pairwise (exchange until something goes
-//   wrong),
+//                      wrong),
 //                      meet (a few exchanges), garbage, huge, bad-error (bad lines for the
 //                      launcher), exit (with status 3), throw, abort, finish
 #include <fmt/format.h>
