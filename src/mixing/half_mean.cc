@@ -1,6 +1,7 @@
 #include "mixing/half_mean.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "codec/codec.h"
@@ -8,36 +9,86 @@
 
 namespace starling {
 
+namespace {
+
+// The power of two to divide by so that all fit into halves, which end at 65504. It is 1 unless
+// there is a weight of 32768 or more, and takes no bits from any but those that are tiny beside
+// the largest.
+float range_of(std::span<const float> weights) {
+  float largest = 0;
+  for (const float weight : weights) {
+    if (std::isfinite(weight)) largest = std::max(largest, std::abs(weight));
+  }
+  int exponent = 0;
+  std::frexp(largest, &exponent);  // largest < 2^exponent
+  return std::ldexp(1.0f, std::max(0, exponent - 15));
+}
+
+// A vector on its way: its range, then its halves.
+class Halves {
+ public:
+  Halves(Comm& comm, Channel channel, std::size_t elements)
+      : comm_(comm), channel_(channel), values_(elements) {
+    CodecSettings half;
+    half.name = "half";
+    codec_ = make_codec(half);
+    code_.resize(codec_->largest_code_bytes(elements));
+  }
+
+  void encode(std::span<const float> weights) {
+    const auto encoding = comm_.record(Timeline::Kind::encode, "encode");
+    range_ = range_of(weights);
+    std::ranges::copy(weights, values_.begin());
+    scale(values_, 1 / range_);
+    codec_->encode(values_, code_);
+  }
+  void add_decoded(std::span<float> into) {
+    std::ranges::fill(values_, 0.0f);
+    codec_->add_decoded(code_, values_);
+    subtract_scaled(into, values_, -range_);
+  }
+
+  Task<> send(int rank) {
+    auto range = comm_.send_with_next(rank, channel_, object_bytes(range_));
+    auto code = comm_.send(rank, channel_, std::span(code_));
+    co_await range;
+    co_await code;
+  }
+  Task<> receive(int rank) {
+    co_await comm_.receive(rank, channel_, object_bytes(range_));
+    co_await comm_.receive(rank, channel_, Bytes(code_));
+  }
+
+ private:
+  Comm& comm_;
+  Channel channel_;
+  std::unique_ptr<Codec> codec_;
+  float range_ = 1;
+  std::vector<float> values_;
+  std::vector<std::byte> code_;
+};
+
+}  // namespace
+
 Task<> half_mean_of_all(Comm& comm, Channel channel, std::span<float> weights) {
   if (comm.size() == 1) co_return;
   constexpr int kCentre = 0;
-  CodecSettings half;
-  half.name = "half";
-  const auto codec = make_codec(half);
-  std::vector<std::byte> code(codec->largest_code_bytes(weights.size()));
-  std::vector<float> rounded(weights.size());
-  const auto encode = [&] {
-    const auto encoding = comm.record(Timeline::Kind::encode, "encode");
-    std::ranges::copy(weights, rounded.begin());
-    codec->encode(rounded, code);
-  };
+  Halves halves(comm, channel, weights.size());
   if (comm.rank() == kCentre) {
     for (int rank = 1; rank < comm.size(); ++rank) {
-      co_await comm.receive(rank, channel, Bytes(code));
-      codec->add_decoded(code, weights);
+      co_await halves.receive(rank);
+      halves.add_decoded(weights);
     }
     scale(weights, 1.0f / static_cast<float>(comm.size()));
-    encode();
-    for (int rank = 1; rank < comm.size(); ++rank) {
-      co_await comm.send(rank, channel, std::span(code));
-    }
+    halves.encode(weights);
+    for (int rank = 1; rank < comm.size(); ++rank) co_await halves.send(rank);
   } else {
-    encode();
-    co_await comm.send(kCentre, channel, std::span(code));
-    co_await comm.receive(kCentre, channel, Bytes(code));
+    halves.encode(weights);
+    co_await halves.send(kCentre);
+    co_await halves.receive(kCentre);
   }
   std::ranges::fill(weights, 0.0f);
-  codec->add_decoded(code, weights);
+  halves.add_decoded(weights);
 }
 
 }  // namespace starling
