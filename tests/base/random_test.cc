@@ -53,7 +53,7 @@ TEST(Random, GivesAnotherStreamForEveryOtherSeed) {
 
 TEST(Random, UniformStaysInItsRangeAndFillsIt) {
   Random random{11};
-  std::array<int, 10> tenths{};
+  std::array<int, 10> tenths{}, scaled_tenths{};
   for (int i = 0; i < 10'000; ++i) {
     const double value = random.uniform();
     ASSERT_GE(value, 0);
@@ -62,8 +62,10 @@ TEST(Random, UniformStaysInItsRangeAndFillsIt) {
     const double scaled = random.uniform(-3, 5);
     ASSERT_GE(scaled, -3);
     ASSERT_LT(scaled, 5);
+    ++scaled_tenths[static_cast<std::size_t>((scaled + 3) / 8 * 10)];
   }
   for (int count : tenths) EXPECT_NEAR(count, 1000, 150);  // five standard deviations
+  for (int count : scaled_tenths) EXPECT_NEAR(count, 1000, 150);
 }
 
 TEST(Random, BelowStaysInItsRangeAndIsEven) {

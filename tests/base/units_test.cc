@@ -39,6 +39,7 @@ TEST(FormatDuration, ChoosesTheUnitByTheSize) {
   EXPECT_EQ(format_duration(1500ms), "1.5 s");
   EXPECT_EQ(format_duration(125s), "2 min 5 s");
   EXPECT_EQ(format_duration(3600s), "1 h 0 min");
+  EXPECT_EQ(format_duration(2h + 5min + 7s), "2 h 5 min");
   EXPECT_EQ(format_duration(26h + 59min + 59s), "26 h 59 min");
 }
 

@@ -39,6 +39,24 @@ TEST(Bully, TheHighestRankLeads) {
   }
 }
 
+// From rank 1 words take longer than from all others.
+TEST(Bully, TheHighestRankLeadsWhoeverAnswersFirst) {
+  const Link slow{1e8, 20ms};
+  Cluster cluster(3, {{1e8, 1ms}, {{{1, 0}, slow}, {{1, 2}, slow}}});
+  EXPECT_EQ(elect_all(cluster, Time{0}), (std::vector<int>{2, 2, 2}));
+}
+
+// Whenever the lowest rank is lost, the others elect the highest: it counts for nothing.
+TEST(Bully, ALostLowerRankIsNoMatter) {
+  for (Time crash = 10ms; crash < 15ms; crash += 100us) {
+    Cluster cluster(3, {{1e8, 1ms}, {}});
+    cluster.crash(0, crash);
+    const std::vector<int> leaders = elect_all(cluster, 10ms);
+    EXPECT_EQ(leaders[1], 2) << crash.count();
+    EXPECT_EQ(leaders[2], 2) << crash.count();
+  }
+}
+
 TEST(Bully, WhoIsLostBeforehandDoesNotLead) {
   Cluster cluster(5, {{1e8, 1ms}, {}});
   cluster.crash(4, 1ms);

@@ -253,6 +253,36 @@ TEST(CodedMeans, IsTheMeanWhereTheCodecSaysEverything) {
 
 // outer, sampled
 
+// One byte more than any code can have, by a program that is not ours.
+Task<> announce_too_much(Comm& comm, std::uint32_t bytes) {
+  co_await comm.send(0, kMixingChannel, object_bytes(bytes));
+}
+
+TEST(CodedMeans, RefuseACodeThatIsTooLongBeforeItComes) {
+  MixingSettings settings = mixing_of("mean", "mesh", 2);
+  settings.codec.name = "top-k";
+  settings.codec.share = 0.1;
+  Cluster cluster(2);
+  const auto rule = make_mixing(settings, cluster.comm(0), 1);
+  Vector weights(100);
+  const std::size_t largest = make_codec(settings.codec)->largest_code_bytes(100);
+  cluster.run([&](Comm& comm) {
+    return comm.rank() == 0 ? rule->start(weights) : sleep_until(comm.loop(), 0ms);
+  });
+  std::string error;
+  try {
+    const auto bytes = static_cast<std::uint32_t>(largest + 1);
+    error = what(cluster.try_run([&](Comm& comm) {
+      return comm.rank() == 0 ? rule->mix(weights, 0) : announce_too_much(comm, bytes);
+    })[0]);
+  } catch (const Error& stuck) {
+    error = stuck.what();
+  }
+  EXPECT_EQ(error, fmt::format("rank 1 announced a code of {} bytes; all workers must run the same "
+                               "program with the same model and settings",
+                               largest + 1));
+}
+
 TEST(Outer, IsNesterovAlongTheMeanChange) {
   for (int size : kSizes) {
     for (const char* graph : {"mesh", "star"}) {

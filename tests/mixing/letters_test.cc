@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mixing/letters.h"
 #include "tests/mixing/mixers.h"
 
 namespace starling {
@@ -10,6 +11,15 @@ namespace {
 
 double sum_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 // Elastic, by its formula
@@ -454,30 +464,246 @@ TEST(Letters, NobodyCanFloodWhoDoesNotRead) {
   }
 }
 
+// Rank 0 trains a model of 3 weights, rank 1 one of 5.
 TEST(Letters, AnotherProgramsLetterIsAnErrorNotNonsense) {
-  MixingSettings longer = mixing_of("elastic-push", "mesh", 2);
+  const MixingSettings settings = mixing_of("elastic-push", "mesh", 2);
   Cluster cluster(2);
-  const auto a = make_mixing(longer, cluster.comm(0), 1);
-  const auto b = make_mixing(longer, cluster.comm(1), 1);
+  const auto a = make_mixing(settings, cluster.comm(0), 1);
+  const auto b = make_mixing(settings, cluster.comm(1), 1);
   Vector few(3), many(5);
-  const auto start = [&](Comm& comm) { return comm.rank() == 0 ? a->start(few) : b->start(many); };
-  cluster.run(start);
-  const auto mix = [&](Comm& comm) { return comm.rank() == 0 ? a->mix(few, 0) : b->mix(many, 0); };
-  cluster.run(mix);
-  const auto settle = [&](Comm& comm) {
-    return comm.rank() == 0 ? a->settle(few) : b->settle(many);
-  };
-  std::string error;
-  try {
-    for (const auto& each : cluster.try_run(settle)) error += what(each);
-  } catch (const Error& stuck) {  // one waits for the other's goodbye, which failed
+  cluster.run([&](Comm& comm) { return comm.rank() == 0 ? a->start(few) : b->start(many); });
+  cluster.run([&](Comm& comm) { return comm.rank() == 0 ? a->mix(few, 0) : b->mix(many, 0); });
+  cluster.run([&](Comm& comm) { return sleep_until(comm.loop(), comm.loop().now() + 1ms); });
+  const std::string remedy =
+      "; all workers must run the same program with the same model and settings";
+  EXPECT_EQ(error_of([&] { a->attend(few); }),
+            "rank 1 announced a letter of 20 bytes where 12 are the most" + remedy);
+  EXPECT_EQ(error_of([&] { b->attend(many); }),
+            "rank 0 sent 12 bytes where 20 were expected" + remedy);
+}
+
+// Two that write to each other, without any rule.
+class Post : public testing::Test {
+ protected:
+  Post() : cluster_(2), ranks_({0, 1}) {}
+
+  // What happens until nothing is under way any more.
+  void wait() {
+    cluster_.run([](Comm& comm) { return sleep_until(comm.loop(), comm.loop().now() + 1ms); });
   }
-  EXPECT_THROW(
-      {
-        a->attend(few);
-        b->attend(many);
-      },
-      Error);
+  static LetterHeader kind(std::uint32_t kind) {
+    LetterHeader header;
+    header.kind = kind;
+    return header;
+  }
+  // The kinds of the letters that lie there.
+  static std::vector<std::uint32_t> read(Letters& letters) {
+    std::vector<std::uint32_t> kinds;
+    letters.read_all([&](const Letter& letter) {
+      kinds.push_back(letter.header.kind);
+      return true;
+    });
+    return kinds;
+  }
+
+  Cluster cluster_;
+  std::vector<int> ranks_;
+};
+
+TEST_F(Post, TakesTheLongestLetterAndNoneThatIsLonger) {
+  const std::vector<std::byte> bytes(9);
+  Letters small(cluster_.comm(0), ranks_, 8), large(cluster_.comm(1), ranks_, 9);
+  large.send(0, kind(1), ConstBytes(bytes).first(8));
+  wait();
+  EXPECT_EQ(read(small), std::vector<std::uint32_t>{1});
+  large.send(0, kind(2), bytes);
+  wait();
+  EXPECT_EQ(error_of([&] { read(small); }),
+            "rank 1 announced a letter of 9 bytes where 8 are the most; all workers must run the "
+            "same program with the same model and settings");
+}
+
+TEST_F(Post, ALetterThatIsRefusedStaysAndTheNextOneWaits) {
+  Letters reader(cluster_.comm(0), ranks_, 8), writer(cluster_.comm(1), ranks_, 8);
+  writer.send(0, kind(1), {});
+  wait();
+  ASSERT_TRUE(writer.can_send(0)) << "the first has arrived";
+  writer.send(0, kind(2), {});
+  wait();
+  EXPECT_FALSE(writer.can_send(0)) << "the second has not";
+  std::vector<std::uint32_t> offered;
+  reader.read_all([&](const Letter& letter) {
+    offered.push_back(letter.header.kind);
+    return false;
+  });
+  wait();
+  EXPECT_EQ(offered, std::vector<std::uint32_t>{1});
+  EXPECT_EQ(read(reader), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(read(reader), std::vector<std::uint32_t>{}) << "the next one is still on its way";
+  wait();
+  EXPECT_EQ(read(reader), std::vector<std::uint32_t>{2});
+  wait();
+  EXPECT_TRUE(writer.can_send(0));
+}
+
+Task<> until_news(Letters& letters, int& times) {
+  while (true) {
+    co_await letters.news().rung();
+    ++times;
+  }
+}
+
+TEST_F(Post, RingsWhenALetterHasComeAndWhenOneHasLeft) {
+  Letters reader(cluster_.comm(0), ranks_, 8), writer(cluster_.comm(1), ranks_, 8);
+  int read_news = 0, written_news = 0;
+  Running reading(until_news(reader, read_news)), writing(until_news(writer, written_news));
+  writer.send(0, kind(1), {});
+  wait();
+  EXPECT_GE(read_news, 1);
+  EXPECT_GE(written_news, 1);
+}
+
+TEST_F(Post, IsOverWhenBothHaveSaidSoAndAllHasLeft) {
+  Letters one(cluster_.comm(0), ranks_, 8), other(cluster_.comm(1), ranks_, 8);
+  EXPECT_FALSE(one.close()) << "its goodbye is still leaving";
+  wait();
+  EXPECT_FALSE(one.close()) << "the other one may still write";
+  other.send(0, kind(1), {});
+  wait();
+  EXPECT_FALSE(other.close());
+  wait();
+  EXPECT_FALSE(one.close()) << "the letter before the other's goodbye lies unread";
+  EXPECT_EQ(read(one), std::vector<std::uint32_t>{1});
+  wait();
+  EXPECT_TRUE(one.close());
+  EXPECT_TRUE(other.close());
+  const auto sent = cluster_.comm(0).ledger().total(Direction::sent).payload;
+  EXPECT_TRUE(one.close());
+  wait();
+  EXPECT_EQ(cluster_.comm(0).ledger().total(Direction::sent).payload, sent)
+      << "goodbye is said once";
+}
+
+TEST_F(Post, IsOverWithoutWhoIsLost) {
+  cluster_.comm(0).contain_losses();
+  Letters one(cluster_.comm(0), ranks_, 8);
+  cluster_.crash(1, cluster_.loop().now());
+  wait();
+  EXPECT_FALSE(one.can_send(1));
+  EXPECT_TRUE(one.close());
+}
+
+// The first peer has not said goodbye, the last one has.
+TEST(Letters, AreOverWhenAllPeersSaySo) {
+  Cluster cluster(3);
+  const std::vector<int> ranks = {0, 1, 2};
+  Letters one(cluster.comm(0), ranks, 8), first(cluster.comm(1), ranks, 8),
+      last(cluster.comm(2), ranks, 8);
+  const auto wait = [&] {
+    cluster.run([](Comm& comm) { return sleep_until(comm.loop(), comm.loop().now() + 1ms); });
+  };
+  last.close();
+  one.close();
+  wait();
+  EXPECT_FALSE(one.close());
+  first.close();
+  wait();
+  EXPECT_TRUE(one.close());
+}
+
+// Losses
+
+// The partner dies between question and answer: who asked goes on with others, and comes to its
+// end.
+TEST(Elastic, WaitsForNoAnswerFromALostPartner) {
+  for (int size : {2, 3}) {
+    Mixers mixers(mixing_of("elastic", "mesh", size), 3);
+    int asked = 0;
+    mixers.cluster.observe([&](int from, int to, ConstBytes) {
+      if (from == 0) asked = to;
+    });
+    mixers.mix_one(0);
+    ASSERT_GT(asked, 0);
+    mixers.cluster.crash(asked, mixers.cluster.loop().now() + 1ms);
+    expect_all_well(mixers.go({.steps = 20}));
+    if (size == 3) {
+      EXPECT_GT(mixers.rules[0]->report().models, 5u) << "it asks the other one";
+    }
+  }
+}
+
+// A question that cannot be answered must not lie in the way for ever.
+TEST(Elastic, AnswersNobodyWhoIsLost) {
+  Mixers mixers(mixing_of("elastic", "mesh", 2), 3);
+  mixers.mix_one(1);  // its question lies at rank 0
+  const Vector before = mixers.weights[0];
+  mixers.cluster.crash(1, mixers.cluster.loop().now());
+  mixers.wait();
+  mixers.attend_one(0);
+  EXPECT_EQ(mixers.weights[0], before) << "rank 0 moved towards one that does not";
+  expect_all_well(mixers.go({.steps = 3}));
+}
+
+TEST(Penalty, ALostWorkerIsNoPartOfTheMean) {
+  MixingSettings settings = mixing_of("penalty", "star", 3);
+  settings.penalty = 1;
+  Mixers mixers(settings, 3);
+  mixers.mix_one(2);
+  mixers.attend_one(0);  // the master has its model now
+  mixers.cluster.crash(2, mixers.cluster.loop().now());
+  mixers.wait();
+  mixers.mix_one(1);
+  mixers.attend_one(0);
+  Vector gradients(3);
+  mixers.rules[0]->bend(mixers.weights[0], gradients, 0);
+  for (std::size_t i = 0; i < 3; ++i) {
+    // Of rank 0 it knows nothing but the beginning, which was zero.
+    EXPECT_NEAR(mixers.weights[0][i] - gradients[i], mixers.weights[1][i] / 2, 1e-6);
+  }
+}
+
+// Of five, rank 1 is lost, which would have passed the model on to rank 3.
+TEST(Penalty, TheTreeLeavesNobodyBehindALostWorker) {
+  for (int lost : {1, 2, 3, 4}) {
+    MixingSettings settings = mixing_of("penalty", "star", 5);
+    settings.penalty = 1;
+    Mixers mixers(settings, 3);
+    mixers.cluster.crash(lost, mixers.cluster.loop().now());
+    expect_all_well(mixers.go({.steps = 40}));
+    Vectors left = mixers.weights;
+    left.erase(left.begin() + lost);
+    const std::vector<double> mean = mean_of(left);
+    for (int rank = 0; rank < 5; ++rank) {
+      if (rank == lost) continue;
+      Vector gradients(3);
+      mixers.rules[index(rank)]->bend(mixers.weights[index(rank)], gradients, 0);
+      for (std::size_t i = 0; i < 3; ++i) {
+        const double target = static_cast<double>(mixers.weights[index(rank)][i] - gradients[i]);
+        EXPECT_NEAR(target, mean[i], 1e-5) << "without " << lost << ", rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(MixReport, AddsUpOverWorkers) {
+  MixReport one, other;
+  one.rounds = 3;
+  one.skipped = 1;
+  one.mixed(2, 0.5);
+  other.rounds = 4;
+  other.skipped = 2;
+  other.mixed(7, 0.25);
+  other.mixed(1000);
+  one += other;
+  EXPECT_EQ(one.rounds, 7u);
+  EXPECT_EQ(one.skipped, 3u);
+  EXPECT_EQ(one.models, 3u);
+  EXPECT_EQ(one.staleness_sum, 1009u);
+  EXPECT_EQ(one.staleness_max, 1000u);
+  EXPECT_EQ(one.squared_distance_sum, 0.75);
+  EXPECT_EQ(one.staleness[2], 1u);
+  EXPECT_EQ(one.staleness[7], 1u);
+  EXPECT_EQ(one.staleness[MixReport::kLongest], 1u);
 }
 
 }  // namespace

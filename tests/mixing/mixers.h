@@ -13,7 +13,10 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
+#include "base/temporary_folder.h"
 #include "mixing/mixing.h"
 #include "strategy/strategy.h"
 #include "tests/strategy/workers.h"
@@ -65,8 +68,9 @@ inline double spread(const Vectors& vectors) {
 // A graph of one's own for `size` workers, written to a file: a ring with a chord, both ways; or
 // directed, in which some are heard more often than others.
 inline std::string graph_file(int size, bool directed) {
-  const std::string path = testing::TempDir() + "/graph_" + std::to_string(size) +
-                           (directed ? "_directed" : "_both_ways") + ".txt";
+  static const TemporaryFolder folder;
+  const std::string path =
+      folder.path() / fmt::format("{}{}.txt", size, directed ? "_directed" : "_both_ways");
   std::ofstream file(path);
   for (int rank = 0; rank + 1 < size; ++rank) {
     file << rank << (directed ? " -> " : " ") << rank + 1 << "\n";
