@@ -11,13 +11,14 @@ PREFIX ?= /usr/local
 # A compiler on libtorch wants about 2 GB; memory, not cores, is what a small machine runs out of.
 JOBS   ?= $(shell nproc)
 
-.PHONY: all build train test bench mnist setup install asan tsan format check-format clean help
+.PHONY: all build train test mutate bench mnist setup install asan tsan format check-format clean help
 
 all: build
 
 help:
 	@echo "make train         train 4 workers on MNIST by pair-wise averaging"
 	@echo "make test          build and run all tests"
+	@echo "make mutate        put bugs in, one at a time: do the tests notice? (SHARE=0.1 SEED=3 ONLY=codec)"
 	@echo "make bench         all-reduce beside Gloo and Open MPI, training beside PyTorch DDP"
 	@echo "make asan | tsan   the tests under the address+undefined or the thread sanitizer"
 	@echo "make install       library, headers, CMake package and program (PREFIX=$(PREFIX))"
@@ -42,6 +43,10 @@ train: build mnist
 test: build check-format
 	@scripts/setup test
 	@cd $(BUILD) && ctest --output-on-failure
+
+# A tenth of them: make mutate SHARE=0.1 SEED=3
+mutate: setup
+	@scripts/mutate --share $(or $(SHARE),1) --seed $(or $(SEED),1) --jobs $(JOBS) --only "$(ONLY)"
 
 bench:
 	@scripts/setup bench
