@@ -103,6 +103,13 @@ void Block::leave(int worker) {
   arrivals_.ring();
 }
 
+void Block::forget(int worker) {
+  report_.dropped +=
+      std::erase_if(waiting_, [worker](const Push& push) { return push.worker == worker; });
+  of(worker).copy = nullptr;
+  arrivals_.ring();
+}
+
 Task<> Block::keep_up() {
   while (true) {
     co_await arrivals_.rung();

@@ -70,6 +70,7 @@ class Block {
   std::span<float> weights() { return weights_; }
   std::span<const float> weights() const { return weights_; }
   void have_weights();
+  bool has_weights() const { return has_weights_; }
 
   // The gradient's memory must stay until until_applied() says that it is used no more.
   void arrived(const Push& push);
@@ -80,8 +81,10 @@ class Block {
   // last push.
   Task<std::span<const float>> read(int worker, std::span<float> room);
 
-  // The worker will push no more.
+  // The worker will push no more; what it has pushed still counts.
   void leave(int worker);
+  // The memory of the worker's gradients goes away: a push of it that still waits is dropped.
+  void forget(int worker);
 
   // Applies what arrives, for as long as it runs. What has arrived at the same time is seen
   // together.

@@ -76,9 +76,12 @@ class Server::Desk {
       }
     } catch (const PeerLost& lost) {
       const bool in_peace = of(worker).done && lost.rank() == rank_of(worker);
-      if (!in_peace && (gate_->needs_everybody() || lost.rank() != rank_of(worker))) throw;
+      const bool needed = gate_->needs_everybody() || (worker == 0 && !has_first_weights());
+      if (!in_peace && (needed || lost.rank() != rank_of(worker))) throw;
       if (!in_peace) spdlog::info("rank {} was lost; the others go on", lost.rank());
     }
+    // What it has pushed lay in the memory of serve_block, which is somebody else's now.
+    for (Held& held : blocks_) held.block.forget(worker);
     leave(worker);
   }
 
@@ -107,6 +110,11 @@ class Server::Desk {
     }
   }
 
+  bool has_first_weights() const {
+    return plan_ &&
+           std::ranges::all_of(blocks_, [](const Held& held) { return held.block.has_weights(); });
+  }
+
   void make_blocks(const std::vector<KeyInfo>& keys) {
     std::uint64_t all_elements = 0;
     for (const KeyInfo& key : keys) {
@@ -119,6 +127,9 @@ class Server::Desk {
                                    options_.staleness};
       blocks_.emplace_back(key, comm_.loop(), options, *gate_, report_);
       if (follower_) blocks_.back().block.follow(follower_);
+      for (int worker = 0; worker < options_.workers; ++worker) {
+        if (of(worker).done) blocks_.back().block.leave(worker);  // lost before the first hello
+      }
     }
   }
 
