@@ -25,6 +25,12 @@ class PeerLost : public Error {
   int rank_;
 };
 
+// This rank reaches too few of the others to go on: they may be going on without it.
+class CutOff : public Error {
+ public:
+  using Error::Error;
+};
+
 class DeadlineExceeded : public Error {
  public:
   using Error::Error;

@@ -21,7 +21,7 @@ class LetterMixing : public Mixing {
       : Mixing(comm),
         graph_(make_graph(settings.graph)),
         random_{settings.seed, static_cast<std::uint64_t>(comm.rank()), 0x1e77e5} {
-    comm.contain_losses();
+    comm.contain_losses(comm.size());
   }
 
   void attend(std::span<float> weights) override {

@@ -16,8 +16,6 @@ namespace {
 template <int kLevel, int kName>
 using IntegerOption = asio::detail::socket_option::integer<kLevel, kName>;
 
-constexpr int kPeerUnreachableAfterMs = 10'000;
-
 // Between two processes of one machine there is no distance to fill. A short queue made exchanges
 // of 4 MB and more a fifth to a third faster (docs/performance.md), probably because its bytes are
 // still in the cache when they are read.
@@ -41,12 +39,13 @@ Connection::Connection(asio::ip::tcp::socket socket, Events events)
   if (socket_.remote_endpoint().address().is_loopback()) {
     socket_.set_option(asio::socket_base::send_buffer_size(kLoopbackSendBufferBytes));
   }
-  // A machine that vanishes sends no farewell; the kernel finds out for us.
+  // A machine that vanishes sends no farewell; on an idle connection the kernel finds out for us.
+  // TCP_USER_TIMEOUT would do so on a busy one, but it also fires where the peer is there and only
+  // does not read.
   socket_.set_option(asio::socket_base::keep_alive(true));
   socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPIDLE>(2));
-  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPINTVL>(2));
+  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPINTVL>(1));
   socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPCNT>(3));
-  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_USER_TIMEOUT>(kPeerUnreachableAfterMs));
 }
 
 void Connection::post(Send& send) {
@@ -58,7 +57,7 @@ void Connection::post(Receive& receive) {
   try {
     inbox_.post(receive);
   } catch (const Error& error) {
-    return fail(-1, error.what());
+    return fail(kPeer, error.what());
   }
   if (!receive.done()) read();
 }
@@ -86,7 +85,7 @@ void Connection::write() {
       // Before it hung up, it may have told on whose account.
       inbox_.keep_everything();
       read();
-      return fail(-1, error.message());
+      return fail(kNobody, error.message());
     }
     const Purpose purpose = outbox_.purpose();
     const std::size_t payload = outbox_.written(bytes);
@@ -99,7 +98,7 @@ void Connection::read() {
   try {
     read_fragments();
   } catch (const Error& error) {
-    return fail(-1, error.what());
+    return fail(kPeer, error.what());
   }
   if (!open_ || paused_ || read_armed_) return;
   read_armed_ = true;
@@ -134,8 +133,8 @@ void Connection::read_fragments() {
         buffer(place), buffer(object_bytes(next_header_).subspan(next_got_bytes_))};
     const std::size_t bytes = socket_.read_some(buffers, error);
     if (error == asio::error::would_block) return;
-    if (error == asio::error::eof) return fail(-1, "it closed the connection");
-    if (error) return fail(-1, error.message());
+    if (error == asio::error::eof) return fail(kNobody, "it closed the connection");
+    if (error) return fail(kNobody, error.message());
 
     const std::size_t payload = std::min(bytes, place.size());
     next_got_bytes_ += bytes - payload;
@@ -156,8 +155,8 @@ void Connection::begin_fragment() {
   next_got_bytes_ = 0;
   if (header_.magic != FrameHeader::kMagic || header_.purpose >= kPurposeNames.size() ||
       header_.remaining_bytes > kMaxMessageBytes) {
-    return fail(-1, fmt::format("it sent a frame that makes no sense ({} bytes on channel {})",
-                                header_.remaining_bytes, header_.channel));
+    return fail(kPeer, fmt::format("it sent a frame that makes no sense ({} bytes on channel {})",
+                                   header_.remaining_bytes, header_.channel));
   }
   events_.moved(Direction::received, static_cast<Purpose>(header_.purpose), {0, sizeof header_});
   switch (header_.kind) {
@@ -171,7 +170,15 @@ void Connection::begin_fragment() {
     case FrameHeader::Kind::abort:
       return fail(static_cast<int>(header_.channel), "another rank reported it");
   }
-  fail(-1, "it sent a frame of an unknown kind");
+  fail(kPeer, "it sent a frame of an unknown kind");
+}
+
+Time Connection::unanswered_since(Time now) {
+  const TcpInfo info = kernel_info();
+  const std::uint64_t answered = info.acknowledged_bytes + info.received_bytes;
+  if (!info.awaits_answer || answered != answered_bytes_) unanswered_since_ = now;
+  answered_bytes_ = answered;
+  return unanswered_since_;
 }
 
 void Connection::look_for_end() {
@@ -183,8 +190,10 @@ void Connection::look_for_end() {
 void Connection::fail(int culprit, const std::string& why) {
   if (!open_) return;
   open_ = false;
-  asio::error_code ignored;
-  socket_.close(ignored);
+  if (culprit != kPeer) {  // else close() tells the peer first
+    asio::error_code ignored;
+    socket_.close(ignored);
+  }
   events_.broken(culprit, why);
 }
 

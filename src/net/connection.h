@@ -18,9 +18,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Inbox::Finish received;
     Outbox::Finish sent;
     std::function<void(Direction, Purpose, ByteCount)> moved;
-    std::function<void()> left;                                       // said goodbye
-    std::function<void(int culprit, const std::string& why)> broken;  // culprit -1: this peer
+    std::function<void()> left;  // said goodbye
+    std::function<void(int culprit, const std::string& why)> broken;
   };
+  // Culprits that are no rank: whoever cut the line, and the peer itself.
+  static constexpr int kNobody = -1, kPeer = -2;
 
   Connection(asio::ip::tcp::socket socket, Events events);
 
@@ -44,6 +46,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Whether what came in ends within a frame.
   bool torn() const { return in_fragment_ || next_got_bytes_ > 0; }
 
+  // Since when the peer's kernel owes us a sign of life; `now` if it does not.
+  Time unanswered_since(Time now);
+  // It has given one elsewhere.
+  void has_answered(Time now) { unanswered_since_ = now; }
+
   int socket_fd() { return socket_.native_handle(); }
   TcpInfo kernel_info() { return tcp_info_of(socket_.native_handle()); }
 
@@ -61,6 +68,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool read_armed_ = false;
   bool write_armed_ = false;
   bool paused_ = false;  // a message has come that has no place yet
+
+  std::uint64_t answered_bytes_ = 0;  // acknowledged and received, when we last looked
+  Time unanswered_since_{0};
 
   FrameHeader header_;  // of the fragment that is landing
   bool in_fragment_ = false;

@@ -188,8 +188,9 @@ Task<> gather_links(TcpLoop& loop, const Job& job, Door& door,
     for (int rank = 1; rank < job.size; ++rank) {
       Door::Guest& guest = door.guest(rank);
       co_await write_all(loop, guest.socket, roster_memory);
-      peer(rank).emplace(TcpComm::Peer{
-          std::move(guest.socket), kListenerHandshakeBytes + roster_bytes, kCallerHandshakeBytes});
+      peer(rank).emplace(
+          TcpComm::Peer{std::move(guest.socket), endpoint(roster[static_cast<std::size_t>(rank)]),
+                        kListenerHandshakeBytes + roster_bytes, kCallerHandshakeBytes});
     }
     co_return;
   }
@@ -200,13 +201,14 @@ Task<> gather_links(TcpLoop& loop, const Job& job, Door& door,
     tcp::socket socket = co_await connect(loop, where);
     co_await introduce(loop, socket, job, rank, door.port());
     if (rank == 0) co_await read_exactly(loop, socket, roster_memory);
-    peer(rank).emplace(TcpComm::Peer{std::move(socket), kCallerHandshakeBytes,
+    peer(rank).emplace(TcpComm::Peer{std::move(socket), where, kCallerHandshakeBytes,
                                      kListenerHandshakeBytes + (rank == 0 ? roster_bytes : 0)});
   }
   co_await door.until_here(job.rank + 1);
   for (int rank = job.rank + 1; rank < job.size; ++rank) {
-    peer(rank).emplace(TcpComm::Peer{std::move(door.guest(rank).socket), kListenerHandshakeBytes,
-                                     kCallerHandshakeBytes});
+    peer(rank).emplace(TcpComm::Peer{std::move(door.guest(rank).socket),
+                                     endpoint(roster[static_cast<std::size_t>(rank)]),
+                                     kListenerHandshakeBytes, kCallerHandshakeBytes});
   }
 }
 

@@ -88,19 +88,29 @@ Task<tcp::socket> accept(TcpLoop& loop, tcp::acceptor& acceptor) {
   }
 }
 
+Task<int> try_to_connect(TcpLoop& loop, tcp::socket& socket, tcp::endpoint to) {
+  socket.open(to.protocol());
+  socket.non_blocking(true);
+  // Asio's own connect() would wait for the answer in poll(), and with it the whole loop.
+  if (::connect(socket.native_handle(), to.data(), static_cast<socklen_t>(to.size())) == 0) {
+    co_return 0;
+  }
+  if (errno != EINPROGRESS) co_return errno;
+  Readiness answered(loop, socket, asio::socket_base::wait_write);
+  co_await answered;
+  int error = 0;
+  socklen_t length = sizeof error;
+  ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_ERROR, &error, &length);
+  // On loopback a call to a port that nobody listens on can come out at itself.
+  if (error == 0 && socket.local_endpoint() == to) error = ECONNREFUSED;
+  co_return error;
+}
+
 Task<tcp::socket> connect(TcpLoop& loop, tcp::endpoint to) {
   while (true) {
     tcp::socket socket(loop.io());
-    socket.open(to.protocol());
-    socket.non_blocking(true);
-    // Asio's own connect() would wait for the answer in poll(), and with it the whole loop.
-    int error = ::connect(socket.native_handle(), to.data(), static_cast<socklen_t>(to.size()));
-    if (error != 0 && errno == EINPROGRESS) {
-      Readiness answered(loop, socket, asio::socket_base::wait_write);
-      co_await answered;
-      socklen_t length = sizeof error;
-      ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_ERROR, &error, &length);
-    }
+    Task<int> calling = try_to_connect(loop, socket, to);
+    const int error = co_await calling;
     if (error == 0) co_return std::move(socket);
     co_await sleep_until(loop, loop.now() + std::chrono::milliseconds(50));
   }

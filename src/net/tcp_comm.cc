@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "net/socket_io.h"
+#include "runtime/all.h"
+#include "runtime/race.h"
 
 namespace starling {
 
@@ -12,47 +17,52 @@ namespace {
 
 constexpr Time kLookEvery = std::chrono::milliseconds(250);
 constexpr Time kJudgeAfter = std::chrono::milliseconds(300);  // everybody has looked by then
+constexpr Time kUnansweredFor = std::chrono::seconds(5);
+constexpr Time kKnockPatience = std::chrono::seconds(4);  // the kernel calls at 0, 1 and 3 s
 
-std::exception_ptr lost_error(int rank, const Operation& operation, const std::string& why) {
-  return std::make_exception_ptr(PeerLost(
-      rank, fmt::format("rank {} was lost in {} ({})", rank, operation.channel().operation, why)));
-}
+constexpr const char* kSilent = "it does not answer";
 
 }  // namespace
 
 TcpComm::TcpComm(TcpLoop& loop, int rank, std::vector<std::optional<Peer>> peers)
-    : Comm(loop, rank, static_cast<int>(peers.size())), connections_(peers.size()) {
+    : Comm(loop, rank, static_cast<int>(peers.size())),
+      events_(loop),
+      exceptions_at_start_(std::uncaught_exceptions()),
+      connections_(peers.size()),
+      doors_(peers.size()) {
   for (int peer = 0; peer < size(); ++peer) {
     std::optional<Peer>& link = peers[static_cast<std::size_t>(peer)];
     if (!link) continue;
     books().add(peer, Direction::sent, Purpose::control, {0, link->handshake_sent_bytes});
     books().add(peer, Direction::received, Purpose::control, {0, link->handshake_received_bytes});
+    doors_[static_cast<std::size_t>(peer)] = link->door;
     Connection::Events events;
     events.received = [this](Receive& receive) { finish(receive); };
     events.sent = [this](Send& send) { finish(send); };
     events.moved = [this, peer](Direction direction, Purpose purpose, ByteCount bytes) {
       books().add(peer, direction, purpose, bytes);
     };
-    events.left = [this, peer] { left(peer); };
+    events.left = [this, peer] {  // is missed only by those who still wait for it
+      note_left(peer);
+      fail_lost_causes();
+    };
     events.broken = [this, peer](int culprit, const std::string& why) {
-      // A rank that blames us has lost its way to us: for us, it is the one that is gone.
-      const bool blames_another = culprit >= 0 && culprit != this->rank() && culprit < size();
-      if (!blames_another || losses_are_contained()) {
-        suspect(peer, why);
-      } else {
-        lose(culprit, why);
-      }
+      broken(peer, culprit, why);
     };
     connections_[static_cast<std::size_t>(peer)] =
         std::make_shared<Connection>(std::move(link->socket), std::move(events));
     connections_[static_cast<std::size_t>(peer)]->read();
   }
-  watch_.emplace(look_for_ends());
+  watch_.emplace(watch());
 }
 
 TcpComm::~TcpComm() {
+  const bool failed =
+      is_cut_off() || owes_a_finish_ || std::uncaught_exceptions() > exceptions_at_start_;
+  const std::optional<int> other = culprit() ? culprit() : first_suspect_;
+  const int blamed = !is_cut_off() && other ? *other : failed ? rank() : -1;
   for (const auto& connection : connections_) {
-    if (connection) connection->close(lost_ ? lost_->rank : suspect_ ? suspect_->rank : -1);
+    if (connection) connection->close(blamed);
   }
 }
 
@@ -73,68 +83,129 @@ void TcpComm::post(Receive& receive) {
   if (auto lost = lost_cause(receive)) finish(receive, lost);
 }
 
-std::exception_ptr TcpComm::lost_cause(const Operation& operation) const {
-  if (lost_) return lost_error(lost_->rank, operation, lost_->why);
-  const auto& peer = connections_[static_cast<std::size_t>(operation.peer())];
-  if (!peer || peer->open() || suspect_) return nullptr;
-  const auto found = contained_.find(operation.peer());
-  return lost_error(operation.peer(), operation,
-                    found == contained_.end() ? "it has left" : found->second);
+// A peer that gives up says on whose account.
+void TcpComm::broken(int peer, int culprit, const std::string& why) {
+  if (culprit == Connection::kNobody || culprit >= size()) return suspect(peer, why);
+  if (culprit == Connection::kPeer) return lose(peer, Presence::dead, why);
+  if (culprit == peer) return lose(peer, Presence::dead, "it failed");
+  if (culprit == rank()) {  // it has lost its way to us, and may go on if losses are contained
+    if (losses_are_contained()) return suspect(peer, "it has lost us");
+    return lose(peer, Presence::dead, "it has lost us");
+  }
+  if (losses_are_contained()) {
+    return lose(peer, Presence::dead, fmt::format("it gave up because of rank {}", culprit));
+  }
+  lose(culprit, Presence::dead, fmt::format("rank {} reported it", peer));
 }
-
-// A rank that leaves in good order is missed only by those who still wait for it.
-void TcpComm::left(int peer) { fail_all(peer, {peer, "it has left"}); }
 
 // A rank that loses another hangs up on everybody, so an end without a word may be a mere
 // consequence, and which one we see first is chance. Hence nobody hangs up before all have had the
 // time to see who was first. Who hangs up on account of another says so, except in the middle of a
 // frame: an end between two frames is the stronger sign.
 void TcpComm::suspect(int peer, const std::string& why) {
-  if (lost_) return;
-  if (losses_are_contained()) {
-    spdlog::info("rank {} was lost: {}; we go on without it", peer, why);
-    contained_[peer] = why;
-    fail_all(peer, {peer, why});
-    return note_loss(peer);
+  if (culprit() || is_cut_off() || presence(peer) != Presence::here) return;
+  suspects_.emplace(peer, why);
+  if (!first_suspect_ || (connection(*first_suspect_).torn() && !connection(peer).torn())) {
+    first_suspect_ = peer;
   }
-  const bool first = !suspect_;
-  if (first || (connection(suspect_->rank).torn() && !connection(peer).torn())) {
-    suspect_ = {peer, why};
-  }
-  if (first) judgement_.emplace(judge());
+  if (!judgement_ || judgement_->done()) judgement_.emplace(judge());
 }
 
 Task<> TcpComm::judge() {
-  co_await sleep_until(loop(), loop().now() + kJudgeAfter);
-  lose(suspect_->rank, suspect_->why);
-}
-
-// After a loss no operation can be trusted to end, so all fail, on whatever connection they wait.
-void TcpComm::lose(int peer, const std::string& why) {
-  if (lost_) return;
-  spdlog::info("rank {} was lost: {}", peer, why);
-  lost_ = {peer, why};
-  for (int other = 0; other < size(); ++other) {
-    if (other != rank()) fail_all(other, *lost_);
-  }
-  note_loss(peer);
-}
-
-void TcpComm::fail_all(int peer, const Lost& lost) {
-  Connection& broken = connection(peer);
-  while (Receive* receive = broken.inbox().unfinished()) {
-    finish(*receive, lost_error(lost.rank, *receive, lost.why));
-  }
-  for (Send* send : broken.outbox().give_up()) {
-    finish(*send, lost_error(lost.rank, *send, lost.why));
+  while (!suspects_.empty()) {
+    co_await sleep_until(loop(), loop().now() + kJudgeAfter);
+    std::vector<Presence> found(static_cast<std::size_t>(size()), Presence::here);
+    co_await look_around(found);
+    give_verdict(found);
   }
 }
 
-Task<> TcpComm::look_for_ends() {
+void TcpComm::give_verdict(std::span<const Presence> found) {
+  std::vector<Presence> everybody(found.begin(), found.end());
+  for (auto suspect = suspects_.begin(); suspect != suspects_.end();) {
+    const int peer = suspect->first;
+    Presence& presence = everybody[static_cast<std::size_t>(peer)];
+    if (presence == Presence::here && connection(peer).open()) {
+      connection(peer).has_answered(loop().now());
+      suspect = suspects_.erase(suspect);
+    } else {
+      if (presence == Presence::here) presence = Presence::silent;  // there, but not for us
+      ++suspect;
+    }
+  }
+  count_votes(everybody);
+  const auto lost = std::exchange(suspects_, {});
+  const std::optional<int> first = std::exchange(first_suspect_, std::nullopt);
+  if (is_cut_off()) return fail_lost_causes();
+  const auto lose_one = [&](int peer) {
+    lose(peer, everybody[static_cast<std::size_t>(peer)], lost.at(peer));
+  };
+  if (first && lost.contains(*first)) lose_one(*first);
+  for (const auto& [peer, why] : lost) {
+    if (peer != first) lose_one(peer);
+  }
+}
+
+void TcpComm::lose(int peer, Presence how, const std::string& why) {
+  if (culprit() || presence(peer) != Presence::here) return;
+  spdlog::info("rank {} was lost: {}{}", peer, why,
+               losses_are_contained() ? "; we go on without it" : "");
+  if (peer != rank()) connection(peer).close(peer);
+  suspects_.erase(peer);
+  if (first_suspect_ == peer) first_suspect_.reset();
+  note_loss(peer, how, why);
+  fail_lost_causes();
+}
+
+// After a loss that is not contained no operation can be trusted to end, so all fail, on whatever
+// connection they wait.
+void TcpComm::fail_lost_causes() {
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto& connection = connections_[static_cast<std::size_t>(peer)];
+    if (!connection || !is_lost_cause(peer)) continue;
+    while (Receive* receive = connection->inbox().unfinished()) {
+      finish(*receive, lost_cause(*receive));
+    }
+    for (Send* send : connection->outbox().give_up()) finish(*send, lost_cause(*send));
+  }
+}
+
+Task<> TcpComm::look_around(std::vector<Presence>& found) {
+  std::vector<Task<>> knocks;
+  for (int peer = 0; peer < size(); ++peer) {
+    Presence& of_peer = found[static_cast<std::size_t>(peer)];
+    of_peer = presence(peer);
+    if (peer != rank() && of_peer == Presence::here) knocks.push_back(knock(peer, of_peer));
+  }
+  co_await all(std::move(knocks));
+}
+
+Task<> TcpComm::knock(int peer, Presence& found) {
+  found = Presence::silent;
+  Task<int> contest = race(call(peer, found), sleep_until(loop(), loop().now() + kKnockPatience));
+  co_await contest;
+}
+
+Task<> TcpComm::call(int peer, Presence& found) {
+  asio::ip::tcp::socket socket(events_.io());
+  Task<int> calling = try_to_connect(events_, socket, doors_[static_cast<std::size_t>(peer)]);
+  const int error = co_await calling;
+  if (error == 0) found = Presence::here;
+  if (error == ECONNREFUSED) found = Presence::dead;
+}
+
+// The kernel finds out by itself about idle connections; here are those that are not: where we do
+// not read, so that nobody tells us of an end, and where what we have sent is not answered.
+Task<> TcpComm::watch() {
   while (true) {
     co_await sleep_until(loop(), loop().now() + kLookEvery);
-    for (const auto& connection : connections_) {
-      if (connection) connection->look_for_end();
+    for (int peer = 0; peer < size(); ++peer) {
+      const auto& connection = connections_[static_cast<std::size_t>(peer)];
+      if (!connection || !connection->open()) continue;
+      connection->look_for_end();
+      if (connection->unanswered_since(loop().now()) + kUnansweredFor < loop().now()) {
+        suspect(peer, kSilent);
+      }
     }
   }
 }

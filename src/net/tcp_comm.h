@@ -1,4 +1,14 @@
 // Comm over TCP: one connection to every other rank.
+//
+// How a rank learns that another is gone. A process that ends closes its connections; a machine that
+// vanishes does not, and one whose link is cut cannot know which side of the cut it is on:
+//
+//   A. A connection that breaks, or on which nothing has been answered for a while, makes its peer a
+//      suspect. A peer that is only busy or stopped still answers: its kernel does.
+//   B. We knock at everybody's door, the port that each rank listens on for as long as it runs. Who
+//      refuses is dead; who opens is here; the rest is silent.
+//   C. Who is among most of those that are not dead (runtime/majority.h) takes the suspects for lost.
+//      Who is not is cut off itself: it is not for it to say who was lost.
 #pragma once
 
 #include <map>
@@ -18,42 +28,49 @@ class TcpComm : public Comm {
   // A socket whose other end has proved to be that rank, with the bytes that took.
   struct Peer {
     asio::ip::tcp::socket socket;
+    asio::ip::tcp::endpoint door;  // where the rank listens
     std::uint64_t handshake_sent_bytes;
     std::uint64_t handshake_received_bytes;
   };
 
   // peers[r] leads to rank r; our own place is empty.
   TcpComm(TcpLoop& loop, int rank, std::vector<std::optional<Peer>> peers);
+  // Says goodbye; or, if an exception ends the worker, that it has failed.
   ~TcpComm() override;
+
+  // From now on this worker's end is a failure, not a goodbye, until it says otherwise.
+  void owe_a_finish(bool owes) { owes_a_finish_ = owes; }
 
   int socket_fd(int peer) { return connection(peer).socket_fd(); }
   // The kernel's own count of that connection, to check the ledger against.
   TcpInfo kernel_info(int peer) { return connection(peer).kernel_info(); }
 
  private:
-  struct Lost {
-    int rank;
-    std::string why;
-  };
-
   void post(Send& send) override;
   void post(Receive& receive) override;
   void withdraw(Send& send) override { connection(send.peer()).withdraw(send); }
   void withdraw(Receive& receive) override { connection(receive.peer()).withdraw(receive); }
 
   Connection& connection(int peer);
-  void left(int peer);
+  void broken(int peer, int culprit, const std::string& why);
   void suspect(int peer, const std::string& why);
   Task<> judge();
-  void lose(int peer, const std::string& why);
-  void fail_all(int peer, const Lost& lost);
-  std::exception_ptr lost_cause(const Operation& operation) const override;
-  Task<> look_for_ends();
+  void give_verdict(std::span<const Presence> found);
+  void lose(int peer, Presence how, const std::string& why);
+  void fail_lost_causes();
+  // What knocking at all doors tells of everybody, ourselves included.
+  Task<> look_around(std::vector<Presence>& found);
+  Task<> knock(int peer, Presence& found);
+  Task<> call(int peer, Presence& found);
+  Task<> watch();
 
+  TcpLoop& events_;
+  int exceptions_at_start_;
+  bool owes_a_finish_ = false;
   std::vector<std::shared_ptr<Connection>> connections_;
-  std::optional<Lost> suspect_;
-  std::optional<Lost> lost_;
-  std::map<int, std::string> contained_;  // who was lost while losses were contained, and why
+  std::vector<asio::ip::tcp::endpoint> doors_;
+  std::map<int, std::string> suspects_;  // and why
+  std::optional<int> first_suspect_;
   std::optional<Running> watch_;
   std::optional<Running> judgement_;
 };

@@ -16,7 +16,8 @@ TcpInfo tcp_info_of(int socket_fd) {
     throw Error("the kernel tells nothing about a socket");
   }
   return {info.tcpi_state == kEstablished, info.tcpi_bytes_sent - info.tcpi_bytes_retrans,
-          info.tcpi_bytes_received};
+          info.tcpi_bytes_received, info.tcpi_bytes_acked,
+          info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0};
 }
 
 }  // namespace starling

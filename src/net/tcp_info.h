@@ -11,6 +11,8 @@ struct TcpInfo {
   bool established;
   std::uint64_t sent_bytes;  // without retransmissions
   std::uint64_t received_bytes;
+  std::uint64_t acknowledged_bytes;
+  bool awaits_answer;  // something is sent, or waits to be, that the peer has not acknowledged
 };
 
 // Throws Error if the kernel will not tell.

@@ -11,20 +11,30 @@
 // - Destroying an operation withdraws it. When a peer is lost, every operation fails with PeerLost,
 //   and so does every later one: nobody waits for a rank that will not come. An algorithm that can
 //   do without a lost rank calls contain_losses() first: then only operations with that rank fail.
+// - A rank that says goodbye has left in good order: operations with it fail, and nobody else's. One
+//   that ends by an error is lost.
+// - A rank that is cut off from most others (majority.h) must not go on for them: all of its
+//   operations fail with CutOff.
 // - A rank may send to itself. That costs no network, and the ledger does not count it.
 #pragma once
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/error.h"
 #include "runtime/bell.h"
 #include "runtime/ledger.h"
 #include "runtime/loop.h"
+#include "runtime/majority.h"
 #include "runtime/scratch.h"
 #include "runtime/timeline.h"
 
@@ -114,7 +124,8 @@ class Comm {
         rank_(rank),
         size_(size),
         ledger_(size),
-        lost_(static_cast<std::size_t>(size)),
+        voters_(size),
+        peers_(static_cast<std::size_t>(size)),
         losses_(loop) {}
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -152,12 +163,26 @@ class Comm {
     return Receive(*this, peer, channel, writable_bytes(values));
   }
 
-  // From now on the loss of a rank is an event that only those who talk to it must deal with.
-  void contain_losses() { losses_are_contained_ = true; }
-  bool is_lost(int peer) const { return lost_[static_cast<std::size_t>(peer)]; }
-  int lost_count() const { return static_cast<int>(std::ranges::count(lost_, true)); }
+  // From now on the loss of a rank is an event that only those who talk to it must deal with. The
+  // first `voters` ranks can go on for one another, so a split must leave only one side of them.
+  void contain_losses(int voters) {
+    losses_are_contained_ = true;
+    voters_ = voters;
+  }
+  bool is_lost(int peer) const {
+    return presence(peer) == Presence::silent || presence(peer) == Presence::dead;
+  }
+  int lost_count() const {
+    int count = 0;
+    for (int peer = 0; peer < size_; ++peer) count += is_lost(peer) ? 1 : 0;
+    return count;
+  }
   // Rings whenever another rank was lost.
   Bell& losses() { return losses_; }
+  // Throws CutOff if this rank must not speak for the others.
+  void check_not_cut_off() const {
+    if (cut_off_) std::rethrow_exception(cut_off_);
+  }
 
   // Memory for an exchange's intermediate values, recycled from one exchange to the next.
   template <class T>
@@ -182,17 +207,29 @@ class Comm {
 
   Ledger& books() { return ledger_; }
 
-  // Why an operation cannot be any more, on account of a lost rank; nullptr if it can.
-  virtual std::exception_ptr lost_cause(const Operation& operation) const = 0;
-
-  bool losses_are_contained() const { return losses_are_contained_; }
-  // For the transport, when it has failed what it holds itself.
-  void note_loss(int peer) {
-    lost_[static_cast<std::size_t>(peer)] = true;
+  // For the transport: what it has learned of a peer. It then fails all operations that it holds
+  // and that have a lost cause.
+  void note_left(int peer) { know(peer) = {Presence::left, "it has left"}; }
+  void note_loss(int peer, Presence how, const std::string& why) {
+    if (!losses_are_contained_ && !culprit_) culprit_ = peer;
+    know(peer) = {how, why};
     losses_.ring();
-    fail_lost(own_sends_);
-    fail_lost(own_receives_);
+    fail_own();
   }
+  // Holds this rank to the vote, given whom it can still reach.
+  void count_votes(std::span<const Presence> everybody);
+
+  Presence presence(int peer) const { return peers_[static_cast<std::size_t>(peer)].presence; }
+  // Whether nothing can go to or come from that rank any more.
+  bool is_lost_cause(int peer) const {
+    return cut_off_ || culprit_ || presence(peer) != Presence::here;
+  }
+  // Why an operation cannot be any more; nullptr if it can.
+  std::exception_ptr lost_cause(const Operation& operation) const;
+  // On whose account nothing goes on any more, unless losses are contained.
+  std::optional<int> culprit() const { return culprit_; }
+  bool is_cut_off() const { return cut_off_ != nullptr; }
+  bool losses_are_contained() const { return losses_are_contained_; }
 
  private:
   friend class Send;
@@ -227,6 +264,10 @@ class Comm {
     operation.peer() != rank_ ? withdraw(operation) : operation.unlink();
   }
   void pass_to_self(std::uint32_t channel);
+  void fail_own() {
+    fail_lost(own_sends_);
+    fail_lost(own_receives_);
+  }
   template <class AnyOperation>
   void fail_lost(List<AnyOperation>& operations) {
     while (AnyOperation* operation =
@@ -235,6 +276,12 @@ class Comm {
     }
   }
 
+  struct Peer {
+    Presence presence = Presence::here;
+    std::string why;
+  };
+  Peer& know(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
+
   Loop& loop_;
   int rank_;
   int size_;
@@ -242,11 +289,39 @@ class Comm {
   Timeline timeline_;
   ScratchPool scratch_;
   bool losses_are_contained_ = false;
-  std::vector<bool> lost_;
+  int voters_;
+  std::vector<Peer> peers_;
+  std::optional<int> culprit_;
+  std::exception_ptr cut_off_;
   Bell losses_;
   List<Send> own_sends_;
   List<Receive> own_receives_;
 };
+
+inline std::exception_ptr Comm::lost_cause(const Operation& operation) const {
+  if (cut_off_) return cut_off_;
+  const int lost = culprit_.value_or(operation.peer());
+  const Peer& peer = peers_[static_cast<std::size_t>(lost)];
+  if (peer.presence == Presence::here) return nullptr;
+  return std::make_exception_ptr(PeerLost(
+      lost,
+      fmt::format("rank {} was lost in {} ({})", lost, operation.channel().operation, peer.why)));
+}
+
+inline void Comm::count_votes(std::span<const Presence> everybody) {
+  if (cut_off_ || rank_ >= voters_) return;
+  const auto voters = everybody.first(static_cast<std::size_t>(voters_));
+  if (may_go_on(voters)) return;
+  std::vector<int> silent;
+  for (int peer = 0; peer < voters_; ++peer) {
+    if (voters[static_cast<std::size_t>(peer)] == Presence::silent) silent.push_back(peer);
+  }
+  cut_off_ = std::make_exception_ptr(
+      CutOff(fmt::format("cut off from rank {}; as these may go on without it, it stops",
+                         fmt::join(silent, ", ")),
+             "see to its network"));
+  fail_own();
+}
 
 // Hands the first message that this rank has sent itself on a channel to whoever waits for it.
 inline void Comm::pass_to_self(std::uint32_t channel) {

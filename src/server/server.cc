@@ -318,7 +318,8 @@ class Server::Desk {
 
 Server::Server(Comm& comm, const ServerOptions& options)
     : desk_(std::make_unique<Desk>(comm, options)) {
-  if (!make_gate(options.gate)->needs_everybody()) comm.contain_losses();
+  if (make_gate(options.gate)->needs_everybody()) return;
+  comm.contain_losses(options.workers * options.worker_stride);
 }
 Server::~Server() = default;
 

@@ -13,18 +13,6 @@
 
 namespace starling {
 
-namespace {
-std::exception_ptr lost_in(int peer, const Channel& channel) {
-  return std::make_exception_ptr(
-      PeerLost(peer, fmt::format("rank {} was lost in {}", peer, channel.operation)));
-}
-}  // namespace
-
-std::exception_ptr SimComm::lost_cause(const Operation& operation) const {
-  const int lost = is_lost(operation.peer()) ? operation.peer() : culprit_;
-  return lost >= 0 ? lost_in(lost, operation.channel()) : nullptr;
-}
-
 void SimComm::account(int peer, Direction direction, Purpose purpose, std::size_t payload_bytes) {
   books().add(peer, direction, purpose, {payload_bytes, wire_bytes(payload_bytes)});
 }
@@ -81,25 +69,20 @@ void SimComm::land(Receive& receive, const Message& message) {
 }
 
 void SimComm::lose(int peer) {
-  if (!alive_) return;
-  if (!losses_are_contained()) culprit_ = peer;
-  const auto concerns = [&](const Operation& each) {
-    return !losses_are_contained() || each.peer() == peer;
-  };
+  if (!alive_ || is_lost(peer)) return;
+  note_loss(peer, Presence::dead, "it crashed");
   // In the order in which they would have left, not in that of their addresses.
   std::map<SimLoop::EventId, Send*> sends;
   for (const auto& [send, event] : leaving_) {
-    if (concerns(*send)) sends[event] = send;
+    if (lost_cause(*send)) sends[event] = send;
   }
   for (const auto& [event, send] : sends) {
     events_.cancel(event);
     leaving_.erase(send);
-    finish(*send, lost_in(peer, send->channel()));
+    finish(*send, lost_cause(*send));
   }
-  while (Receive* receive = receives_.find(concerns)) {
-    finish(*receive, lost_in(peer, receive->channel()));
-  }
-  note_loss(peer);
+  const auto is_lost_cause = [this](const Operation& each) { return lost_cause(each) != nullptr; };
+  while (Receive* receive = receives_.find(is_lost_cause)) finish(*receive, lost_cause(*receive));
 }
 
 }  // namespace starling

@@ -34,13 +34,11 @@ class SimComm : public Comm {
   void post(Receive& receive) override;
   void withdraw(Send& send) override;
   void withdraw(Receive& receive) override { receive.unlink(); }
-  std::exception_ptr lost_cause(const Operation& operation) const override;
   void land(Receive& receive, const Message& message);
 
   Cluster& cluster_;
   SimLoop& events_;
   bool alive_ = true;
-  int culprit_ = -1;  // on whose account all operations fail, unless losses are contained
   std::unordered_map<Send*, SimLoop::EventId> leaving_;  // sends that still occupy our port
   List<Receive> receives_;
   std::deque<Message> unexpected_;

@@ -27,7 +27,7 @@ namespace {
 
 class RingLeaderStrategy : public Strategy {
  public:
-  explicit RingLeaderStrategy(Comm& comm) : Strategy(comm) { comm.contain_losses(); }
+  explicit RingLeaderStrategy(Comm& comm) : Strategy(comm) { comm.contain_losses(comm.size()); }
 
   Task<> after_backward(Bucket bucket) override {
     // One more element carries the wish to stop to all in the same step.

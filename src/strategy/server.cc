@@ -42,7 +42,7 @@ class ServerStrategy : public Strategy {
         group_{comm.rank() / group_size(settings) * group_size(settings), group_size(settings)},
         push_every_(static_cast<std::uint64_t>(settings.push_every)),
         fetch_every_(static_cast<std::uint64_t>(settings.fetch_every)) {
-    if (survives_losses(settings)) comm.contain_losses();
+    if (survives_losses(settings)) comm.contain_losses(settings.workers);
   }
 
   Task<> start(Replica replica) override {

@@ -26,7 +26,7 @@ struct Flock {
       }
     }
     before = values;
-    for (int rank = 0; rank < size; ++rank) cluster.comm(rank).contain_losses();
+    for (int rank = 0; rank < size; ++rank) cluster.comm(rank).contain_losses(size);
   }
 
   // By the first `workers` ranks; the others have nothing to do with it.

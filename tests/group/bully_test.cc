@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 constexpr Channel kChannel{5, Purpose::control};
 
 Task<> elect(Comm& comm, Time begin, std::vector<int>& leaders) {
-  comm.contain_losses();
+  comm.contain_losses(comm.size());
   co_await sleep_until(comm.loop(), begin);
   std::vector<int> alive;
   for (int rank = 0; rank < comm.size(); ++rank) {
@@ -72,7 +72,7 @@ TEST(Bully, WhoIsLostBeforeItAnswersIsPassedOver) {
 
 // Rank 0 never asks, so that rank 2, which waits for that, cannot say that it leads.
 Task<> elect_without_rank_0(Comm& comm) {
-  comm.contain_losses();
+  comm.contain_losses(comm.size());
   const std::vector<int> alive = comm.rank() == 2 ? std::vector{0, 1, 2} : std::vector{1, 2};
   if (comm.rank() == 0) co_return;
   Task<int> election = elect_leader(comm, kChannel, alive);

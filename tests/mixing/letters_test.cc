@@ -585,7 +585,7 @@ TEST_F(Post, IsOverWhenBothHaveSaidSoAndAllHasLeft) {
 }
 
 TEST_F(Post, IsOverWithoutWhoIsLost) {
-  cluster_.comm(0).contain_losses();
+  cluster_.comm(0).contain_losses(cluster_.size());
   Letters one(cluster_.comm(0), ranks_, 8);
   cluster_.crash(1, cluster_.loop().now());
   wait();

@@ -301,7 +301,7 @@ TEST(TcpComm, TellsTheOthersOnWhoseAccountItGaveUp) {
   flock.leave(1);
   while (!waiting.done()) flock.loop().poll();
   EXPECT_EQ(error_of([&] { waiting.await_resume(); }),
-            "rank 2 was lost in a test (another rank reported it)");
+            "rank 2 was lost in a test (rank 1 reported it)");
 }
 
 Task<> receive_number(Comm& comm, int peer, std::string& outcome) {
@@ -320,7 +320,7 @@ Task<> send_number(Comm& comm, int peer, int value) {
 
 TEST(TcpComm, AContainedLossConcernsOnlyThoseWhoTalkToTheLost) {
   Flock flock(3);
-  for (int rank = 0; rank < 3; ++rank) flock.comm(rank).contain_losses();
+  for (int rank = 0; rank < 3; ++rank) flock.comm(rank).contain_losses(3);
   std::string from_one, from_two, again;
   Running waiting(receive_number(flock.comm(0), 2, from_two));
   ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);

@@ -69,7 +69,7 @@ class ScriptedWorkers {
 
   Task<> work(Comm& comm) {
     const auto worker = static_cast<std::size_t>(comm.rank());
-    if (!make_gate(options_.gate)->needs_everybody()) comm.contain_losses();
+    if (!make_gate(options_.gate)->needs_everybody()) comm.contain_losses(comm.size());
     ServerClient client(comm, {options_.workers, servers_, false}, keys_of[worker]);
     co_await sleep_until(comm.loop(), hello_at);
     co_await client.hello(plans[worker]);

@@ -100,7 +100,7 @@ Task<> wait_for_a_loss(Comm& comm, std::string& outcome) {
 // Rank 0 waits for 1 and 2; 2 crashes at 1 ms, 1 sends at 5 ms.
 Task<> lose_one(Comm& comm, bool contain, std::array<std::string, 3>& outcome) {
   int value = 7;
-  if (contain) comm.contain_losses();
+  if (contain) comm.contain_losses(comm.size());
   if (comm.rank() == 0) {
     std::vector<Task<>> waits;
     waits.push_back(wait_for(comm, 1, kChannel, outcome[0]));

@@ -18,7 +18,7 @@ struct Counters {
   Counters(int size, std::uint64_t batches, std::uint64_t stride)
       : cluster(size, {{1e9, 100us}, {}}), steps(static_cast<std::size_t>(size)) {
     for (int rank = 0; rank < size; ++rank) {
-      cluster.comm(rank).contain_losses();
+      cluster.comm(rank).contain_losses(cluster.size());
       progress.push_back(std::make_unique<Progress>(cluster.comm(rank), batches, stride));
     }
   }
