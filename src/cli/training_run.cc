@@ -67,7 +67,7 @@ json run_training(TrainingPlan plan) {
     if (!event.is_object()) return;
     live.take(rank, event);
     const std::string kind = event.value("event", "");
-    if (kind == "result") result = event;
+    if (kind == "result" && result.is_null()) result = event;
     if (kind == "served") served[rank] = event;
     folder.record(rank, event);
     bar.take(event);
@@ -90,7 +90,8 @@ json run_training(TrainingPlan plan) {
     bar.say("error: " + outcome.error);
     throw CLI::RuntimeError(outcome.exit_code);
   }
-  if (outcome.exit_code != 0) throw Error(outcome.error);
+  // Once there is a result, the model is saved, and whoever is lost afterwards takes nothing away.
+  if (outcome.exit_code != 0 && result.is_null()) throw Error(outcome.error);
   if (result.is_null()) {
     if (plan.launch.machine > 0) return {{"run", folder.path().string()}};  // rank 0 is elsewhere
     throw Error("the workers ended without a result");
@@ -103,6 +104,7 @@ json run_training(TrainingPlan plan) {
     }
   }
   result["lost"] = outcome.losses;
+  if (outcome.exit_code != 0) result["lost"].push_back(outcome.error);
   result["run"] = folder.path().string();
   if (!plan.launch.lab.empty()) result["lab"] = plan.launch.lab;
   if (is_mix(plan.settings)) {

@@ -301,6 +301,7 @@ class Launcher {
 
   void ended(Worker& worker, int status) {
     worker.status = status;
+    ended_.push_back(&worker);
     --running_;
     tell_end(worker);
     if (status == 0 || result_.interrupted) return;
@@ -360,8 +361,7 @@ class Launcher {
     return fmt::format("rank {} exited with status {}", worker.rank, WEXITSTATUS(status));
   }
 
-  // Whose fault it was: a worker that ran into trouble of its own rather than one that lost
-  // another.
+  // Whose fault it was: the first to end in trouble of its own, rather than one that lost another.
   LaunchResult conclude() {
     if (result_.interrupted) {
       result_.exit_code = 130;
@@ -377,15 +377,12 @@ class Launcher {
       }
       return result_;
     }
-    const Worker* culprit = first_to_fail_;
-    for (const auto& worker : workers_) {
-      const bool own_trouble =
-          worker->error ? !worker->error->peer_lost : *worker->status != 0 && !worker->told_to_end;
-      if (own_trouble) {
-        culprit = worker.get();
-        break;
-      }
-    }
+    const auto in_own_trouble = [](const Worker* worker) {
+      if (*worker->status == 0) return false;
+      return worker->error ? !worker->error->peer_lost : !worker->told_to_end;
+    };
+    const auto first = std::ranges::find_if(ended_, in_own_trouble);
+    const Worker* culprit = first == ended_.end() ? first_to_fail_ : *first;
     result_.exit_code = 1;
     result_.error = describe(*culprit);
     if (culprit->error == std::nullopt && first_to_fail_->error && culprit != first_to_fail_) {
@@ -412,6 +409,7 @@ class Launcher {
   std::vector<std::unique_ptr<Worker>> workers_;
   int running_ = 0;
   int open_pipes_ = 0;
+  std::vector<const Worker*> ended_;  // in that order
   Worker* first_to_fail_ = nullptr;
   LaunchResult result_;
 };

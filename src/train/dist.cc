@@ -56,6 +56,8 @@ Dist::Dist(Model model, Settings settings, Job job, Workload workload)
   strategy_ = make_strategy(settings_, comm(), std::move(workload));
   watch_backward();
   run("agreeing on the first weights", strategy_->start(model_.replica()));
+  // Others may go on without us; they must not wait for us if we end before our time.
+  comm().owe_a_finish(survives_losses(settings_));
   report_event(job_, {{"event", "joined"}});
   computing_since_ = loop_.now();
 }
@@ -63,6 +65,7 @@ Dist::Dist(Model model, Settings settings, Job job, Workload workload)
 Dist::~Dist() { *self_ = nullptr; }
 
 bool Dist::leads() {
+  comm().check_not_cut_off();
   for (int rank = 0; rank < this->rank(); ++rank) {
     if (!comm().is_lost(rank)) return false;
   }
@@ -199,7 +202,10 @@ Task<> Dist::ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& b
   batch = co_await next;
 }
 
-void Dist::finish() { run("agreeing on the final model", strategy_->finish(model_.replica())); }
+void Dist::finish() {
+  run("agreeing on the final model", strategy_->finish(model_.replica()));
+  comm().owe_a_finish(false);
+}
 
 void Dist::run(const char* what, Task<> task) {
   const auto waiting = comm().record(Timeline::Kind::wait, what);

@@ -46,7 +46,7 @@ class Dist {
 
   // For the built-in trainer.
   Strategy& strategy() { return *strategy_; }
-  // The lowest rank that is left, which speaks for all.
+  // The lowest rank that is left, which speaks for all. Throws CutOff if this one must not.
   bool leads();
   std::uint64_t next_batch(std::optional<std::uint64_t> before);
   void stop_all() { run("asking all to stop", strategy_->stop()); }

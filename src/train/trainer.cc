@@ -367,8 +367,9 @@ class Trainer {
       co_return;
     }
     for (int rank = dist_.rank() + 1; rank < settings_.workers; ++rank) {
-      if (!dist_.comm().is_lost(rank)) {
+      try {
         co_await dist_.comm().send(rank, kControlChannel, ConstBytes());
+      } catch (const PeerLost&) {  // all that it had to give is here
       }
     }
   }
