@@ -516,6 +516,57 @@ Code code_of(const Parts&... parts) {
   return code;
 }
 
+// Why a code for so many elements is refused. What is refused for the wrong reason may have been
+// read beyond its end before.
+std::string refusal(const Codec& codec, const Code& code, std::size_t elements) {
+  try {
+    decoded(codec, code, elements);
+  } catch (const BadCode& error) {
+    const std::string what = error.what();
+    return what.substr(0, what.find(';'));
+  }
+  return "";
+}
+
+TEST(TopK, RefusesCodesThatEndBeforeTheirValues) {
+  const auto codec = make_codec({.name = "top-k", .share = 0.5});
+  const std::uint16_t one = 0x3f80;
+  for (std::size_t length : {0, 1, 2, 3}) {
+    EXPECT_EQ(refusal(*codec, Code(length), 4), "a top-k code ends in its header") << length;
+  }
+  EXPECT_EQ(refusal(*codec, code_of(2u), 4), "4 bytes are no top-k code of 2 among 4 elements");
+  EXPECT_EQ(refusal(*codec, code_of(2u, one), 4),
+            "6 bytes are no top-k code of 2 among 4 elements");
+  EXPECT_EQ(refusal(*codec, code_of(2u, one, std::uint8_t{1}), 4),
+            "7 bytes are no top-k code of 2 among 4 elements");
+  EXPECT_EQ(refusal(*codec, code_of(3u, one, one, one), 4),
+            "10 bytes are no top-k code of 3 among 4 elements");
+}
+
+TEST(Threshold, RefusesCodesThatEndInTheirHeaderOrMeanTooMany) {
+  const auto codec = make_codec({.name = "threshold"});
+  const std::uint16_t one = 0x3f80;
+  for (std::size_t length : {0, 1, 2, 3, 4, 5}) {
+    EXPECT_EQ(refusal(*codec, Code(length), 2), "a threshold code ends in its header") << length;
+  }
+  EXPECT_EQ(refusal(*codec, code_of(one, 3u, std::uint8_t{0xff}), 2),
+            "a code means 3 of 2 elements");
+}
+
+TEST(Entropy, RefusesAKindThatThereIsNot) {
+  const CodecSettings settings{.name = "raw", .entropy = true};
+  const auto codec = make_codec(settings);
+  const std::string neither = "a code says neither that it is stored nor that it is compressed";
+  EXPECT_EQ(refusal(*codec, {}, 1), neither);
+  for (const std::vector<float>& values : {std::vector<float>(1000), normals(10, 1)}) {
+    Code code = send(settings, values).code;
+    for (unsigned kind : {2u, 0x80u, 0xffu}) {
+      code[0] = static_cast<std::byte>(kind);
+      EXPECT_EQ(refusal(*codec, code, values.size()), neither) << kind;
+    }
+  }
+}
+
 TEST(TopK, RefusesCountsAndGapsThatAreTooLarge) {
   const auto codec = make_codec({.name = "top-k", .share = 0.5});
   const std::uint16_t one = 0x3f80;

@@ -65,6 +65,17 @@ TEST(Gaps, OfTheFirstAndOfTheLastElementsAreReadToo) {
   }
 }
 
+// The gap before them takes more zeros than are written at once, and the ones behind it none.
+TEST(Gaps, OfManyLastElementsAreReadToo) {
+  for (std::size_t count : {31, 32, 33, 40, 100, 333}) {
+    Indices indices;
+    for (std::size_t i = 0; i < count; ++i) indices.push_back(1000 - count + i);
+    const std::vector<std::byte> code = written(indices, 1000);
+    EXPECT_EQ(read(code, 1000, count), indices) << count;
+    EXPECT_LE(code.size(), (largest_gap_bits(1000, count) + 7) / 8);
+  }
+}
+
 TEST(Gaps, HaveABoundThatGrowsWithTheirNumber) {
   for (std::size_t elements : {1, 2, 3, 7, 64, 1000, 21'840}) {
     for (std::size_t count = 0; count < elements; ++count) {

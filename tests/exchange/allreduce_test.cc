@@ -195,6 +195,7 @@ INSTANTIATE_TEST_SUITE_P(All, AllreduceTest, testing::ValuesIn(kAllreduces), [](
 
 TEST(FindAllreduce, NamesThoseThereAre) {
   EXPECT_EQ(find_allreduce("ring"), ring_allreduce);
+  for (const char* beginning : {"", "n", "rin"}) EXPECT_THROW(find_allreduce(beginning), Error);
   try {
     find_allreduce("rnig");
     FAIL();

@@ -162,5 +162,17 @@ TEST(MeanOfSurvivors, ALossAtAnyTimeLeavesTheOthersWithTheSameModel) {
   }
 }
 
+// Where losses are not contained, the loss of anybody ends the exchange for all.
+TEST(MeanOfSurvivors, IsAnErrorWhereLossesAreNotBorne) {
+  Cluster cluster(3, {{1e6, 1ms}, {}});
+  cluster.crash(2, 1ms + 500us);
+  std::vector<std::vector<float>> values(3, std::vector<float>(100, 1.0f));
+  const auto errors = cluster.try_run([&](Comm& comm) {
+    return mean_of_survivors(comm, 3, values[static_cast<std::size_t>(comm.rank())], 1);
+  });
+  ASSERT_TRUE(errors[1]);
+  EXPECT_THROW(std::rethrow_exception(errors[1]), PeerLost);
+}
+
 }  // namespace
 }  // namespace starling

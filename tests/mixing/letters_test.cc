@@ -584,6 +584,15 @@ TEST_F(Post, IsOverWhenBothHaveSaidSoAndAllHasLeft) {
       << "goodbye is said once";
 }
 
+TEST_F(Post, IsNotOverBeforeItsOwnGoodbyeHasLeft) {
+  Letters one(cluster_.comm(0), ranks_, 8), other(cluster_.comm(1), ranks_, 8);
+  other.close();
+  wait();
+  EXPECT_FALSE(one.close());
+  wait();
+  EXPECT_TRUE(one.close());
+}
+
 TEST_F(Post, IsOverWithoutWhoIsLost) {
   cluster_.comm(0).contain_losses(cluster_.size());
   Letters one(cluster_.comm(0), ranks_, 8);
@@ -683,6 +692,164 @@ TEST(Penalty, TheTreeLeavesNobodyBehindALostWorker) {
       }
     }
   }
+}
+
+// Ages
+
+TEST(Push, ALetterIsAsOldAsTheStepsSinceItWasWritten) {
+  Mixers mixers(mixing_of("elastic-push", "mesh", 2), 3);
+  const auto send = [&](std::uint64_t writer, std::uint64_t reader) {
+    mixers.rules[0]->set_clock(writer);
+    mixers.mix_one(0);
+    mixers.rules[1]->set_clock(reader);
+    mixers.attend_one(1);
+  };
+  send(5, 8);
+  EXPECT_EQ(mixers.rules[1]->report().staleness_sum, 3u);
+  send(9, 2);  // written by one that is ahead
+  EXPECT_EQ(mixers.rules[1]->report().staleness_sum, 3u);
+  EXPECT_EQ(mixers.rules[1]->report().staleness_max, 3u);
+}
+
+TEST(Elastic, AnAnswerIsAsOldAsItsQuestion) {
+  Mixers mixers(mixing_of("elastic", "mesh", 2), 3);
+  mixers.rules[0]->set_clock(3);
+  mixers.mix_one(0);
+  mixers.rules[1]->set_clock(10);
+  mixers.attend_one(1);
+  EXPECT_EQ(mixers.rules[1]->report().staleness_sum, 7u);
+  mixers.rules[0]->set_clock(12);
+  mixers.attend_one(0);
+  EXPECT_EQ(mixers.rules[0]->report().staleness_sum, 9u);
+}
+
+// Letters that no rule of ours would write: rank 0's rule reads what rank 1 has made up, or the
+// other way around.
+class MadeUp {
+ public:
+  MadeUp(const std::string& rule, const std::string& graph, int reader)
+      : reader_(reader), cluster_(2) {
+    MixingSettings settings = mixing_of(rule, graph, 2);
+    settings.penalty = 1;
+    rule_ = make_mixing(settings, cluster_.comm(reader), 1);
+    letters_.emplace(cluster_.comm(1 - reader), std::vector<int>{0, 1}, 4);
+    cluster_.run([&](Comm& comm) {
+      return comm.rank() == reader_ ? rule_->start(weights) : sleep_until(comm.loop(), 0ms);
+    });
+  }
+  // What the reader says to it.
+  std::string send(const LetterHeader& header, float value) {
+    const std::vector<float> model = {value};
+    letters_->send(reader_, header, std::as_bytes(std::span(model)));
+    cluster_.run([](Comm& comm) { return sleep_until(comm.loop(), comm.loop().now() + 1ms); });
+    return error_of([&] { rule_->attend(weights); });
+  }
+  float target() const {
+    Vector gradients(1);
+    rule_->bend(weights, gradients, 0);
+    return weights[0] - gradients[0];
+  }
+  Mixing& rule() { return *rule_; }
+
+  Vector weights = {0};
+
+ private:
+  int reader_;
+  Cluster cluster_;
+  std::unique_ptr<Mixing> rule_;
+  std::optional<Letters> letters_;
+};
+
+TEST(SumWeight, RefusesWeightsThatCannotBe) {
+  for (float weight : {std::nanf(""), 0.0f, -0.25f, 0.6f}) {
+    MadeUp letter("sum-weight", "mesh", 0);
+    LetterHeader header;
+    header.weight = weight;
+    EXPECT_EQ(letter.send(header, 1),
+              fmt::format("rank 1 sent a model of weight {}; all workers must run the same program",
+                          weight));
+  }
+  MadeUp letter("sum-weight", "mesh", 0);
+  LetterHeader header;
+  header.weight = 0.5f;
+  EXPECT_EQ(letter.send(header, 1), "");
+  EXPECT_EQ(letter.rule().final_share(), 1);
+  EXPECT_EQ(letter.weights[0], 0.5f);
+}
+
+TEST(Penalty, AWorkerIsNotTakenForTheMaster) {
+  MadeUp letter("penalty", "star", 1);
+  EXPECT_EQ(letter.send({}, 1),
+            "rank 0 took rank 1 for the master; all workers must run the same program with the "
+            "same settings");
+}
+
+TEST(Penalty, AModelThatWasOvertakenOnItsWayIsNotAdopted) {
+  MadeUp letter("penalty", "star", 1);
+  letter.rule().set_clock(10);
+  LetterHeader header;
+  header.kind = 1;
+  header.clock = 10;
+  EXPECT_EQ(letter.send(header, 5), "");
+  EXPECT_EQ(letter.target(), 5);
+  header.clock = 4;
+  EXPECT_EQ(letter.send(header, 3), "");
+  EXPECT_EQ(letter.target(), 5);
+}
+
+TEST(Penalty, TheMasterSpeaksWhenMoreThanHalfHaveWrittenAnew) {
+  MixingSettings settings = mixing_of("penalty", "star", 4);
+  settings.penalty = 1;
+  Mixers mixers(settings, 1);
+  mixers.weights = {{0}, {4}, {8}, {12}};
+  const auto write = [&](std::size_t rank) {
+    mixers.mix_one(rank);
+    mixers.attend_one(0);
+    Vector gradients(1);
+    mixers.rules[0]->bend(mixers.weights[0], gradients, 0);
+    return mixers.weights[0][0] - gradients[0];
+  };
+  EXPECT_EQ(write(1), 0);
+  EXPECT_EQ(write(2), 0) << "two of four are half";
+  EXPECT_EQ(write(3), 6);
+  mixers.weights[1] = {400};
+  EXPECT_EQ(write(1), 6) << "the others have not written since";
+}
+
+// Rank 1 does not read for a while: what rank 0 does meanwhile reaches it later, and rank 2 too.
+TEST(Updates, WhatOneCannotTakeYetIsLostForNobody) {
+  Mixers mixers(mixing_of("updates", "mesh", 3), 1);
+  mixers.weights = {{0}, {0}, {0}};
+  for (int i = 0; i < 10; ++i) {
+    mixers.weights[0][0] += 1;
+    mixers.attend_one(0);
+    mixers.mix_one(0);
+    mixers.attend_one(2);
+  }
+  EXPECT_GT(mixers.rules[0]->report().skipped, 0u);
+  for (int i = 0; i < 10; ++i) {
+    mixers.attend_one(1);
+    mixers.attend_one(0);
+    mixers.mix_one(0);
+    mixers.attend_one(2);
+  }
+  EXPECT_EQ(mixers.weights[1][0], 10);
+  EXPECT_EQ(mixers.weights[2][0], 10);
+}
+
+TEST(Updates, ALostWorkerKeepsNobodyFromHearing) {
+  Mixers mixers(mixing_of("updates", "mesh", 3), 1);
+  mixers.weights = {{0}, {0}, {0}};
+  mixers.cluster.crash(1, mixers.cluster.loop().now());
+  mixers.wait();
+  for (int i = 0; i < 3; ++i) {
+    mixers.weights[0][0] += 1;
+    mixers.attend_one(0);
+    mixers.mix_one(0);
+    mixers.attend_one(2);
+  }
+  EXPECT_EQ(mixers.weights[2][0], 3);
+  EXPECT_EQ(mixers.rules[0]->report().skipped, 0u);
 }
 
 TEST(MixReport, AddsUpOverWorkers) {
