@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/frame.h"
 #include "sim/sim_comm.h"
 
 namespace starling {
@@ -18,7 +17,7 @@ Cluster::Cluster(int size, Network network)
 
 Cluster::~Cluster() = default;
 
-Comm& Cluster::comm(int rank) { return *comms_[static_cast<std::size_t>(rank)]; }
+Comm& Cluster::comm(int rank) { return sim_comm(rank); }
 
 void Cluster::run(const Program& program) {
   for (const std::exception_ptr& error : try_run(program)) {
@@ -66,24 +65,17 @@ Task<> Cluster::until_done(std::vector<std::unique_ptr<Running>>& ranks, Signal&
   while (!std::ranges::all_of(ranks, over)) co_await signal;
 }
 
-Time Cluster::transmit(SimComm& from, const Send& send) {
-  const auto sender = static_cast<std::size_t>(from.rank());
-  const auto receiver = static_cast<std::size_t>(send.peer());
-  const Link& link = network_.link(from.rank(), send.peer());
-  const Time transfer = link.transfer_time(static_cast<double>(wire_bytes(send.bytes.size())));
+Cluster::Passage Cluster::pass(int from, int to, std::uint64_t wire_bytes) {
+  const Link& link = network_.link(from, to);
+  const Time transfer = link.transfer_time(static_cast<double>(wire_bytes));
+  Time& egress_free = egress_free_[static_cast<std::size_t>(from)];
+  Time& ingress_free = ingress_free_[static_cast<std::size_t>(to)];
 
-  const Time leaves = std::max(loop_.now(), egress_free_[sender]) + transfer;
-  egress_free_[sender] = leaves;
-  const Time arrives = std::max(leaves + link.latency, ingress_free_[receiver] + transfer);
-  ingress_free_[receiver] = arrives;
-
-  SimComm::Message message{from.rank(), send.channel(), {send.bytes.begin(), send.bytes.end()}};
-  from.account(send.peer(), Direction::sent, send.channel().purpose, send.bytes.size());
-  loop_.at(arrives, [this, receiver, source = send.bytes, message = std::move(message)]() mutable {
-    if (observer_) observer_(message.from, static_cast<int>(receiver), source);
-    comms_[receiver]->deliver(std::move(message));
-  });
-  return leaves;
+  Passage passage;
+  passage.begins = std::max(loop_.now(), egress_free);
+  passage.leaves = egress_free = passage.begins + transfer;
+  passage.arrives = ingress_free = std::max(passage.leaves + link.latency, ingress_free + transfer);
+  return passage;
 }
 
 }  // namespace starling

@@ -44,14 +44,24 @@ class Cluster {
 
  private:
   friend class SimComm;
-  // Puts the message on the network and returns when its last byte leaves the sender's port.
-  Time transmit(SimComm& from, const Send& send);
+  friend class Stream;
+  struct Passage {
+    Time begins, leaves, arrives;  // its first byte, its last one, and that at the other end
+  };
+  // Takes the next free time of both ports for so many bytes.
+  Passage pass(int from, int to, std::uint64_t wire_bytes);
+  std::uint64_t next_number() { return messages_++; }
+  void show(int from, int to, ConstBytes source) const {
+    if (observer_) observer_(from, to, source);
+  }
+  SimComm& sim_comm(int rank) { return *comms_[static_cast<std::size_t>(rank)]; }
   Task<> until_done(std::vector<std::unique_ptr<Running>>& ranks, Signal& signal);
 
   SimLoop loop_;
   Network network_;
   Observer observer_;
   std::map<int, Time> crashes_;
+  std::uint64_t messages_ = 0;  // that have been posted
   std::vector<Time> egress_free_, ingress_free_;
   std::vector<std::unique_ptr<SimComm>> comms_;
 };

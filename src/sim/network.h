@@ -1,6 +1,8 @@
 // A modelled network: every host has one full-duplex port to a switch that never drops. A message
 // waits for the sender's port, takes bytes / bandwidth through it, travels for the latency, and
-// waits again if the receiver's port is still busy with another sender's bytes.
+// waits again if the receiver's port is still busy with another sender's bytes. Messages go as a
+// whole, in the order in which the ports were asked for; stream.h says what holds a message back
+// before that.
 #pragma once
 
 #include <limits>

@@ -1,17 +1,20 @@
 #include "sim/sim_comm.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <map>
-#include <utility>
 
 #include "base/check.h"
-#include "base/error.h"
 #include "runtime/frame.h"
 #include "sim/cluster.h"
 
 namespace starling {
+
+Stream& SimComm::stream_from(int peer) {
+  std::unique_ptr<Stream>& stream = streams_[static_cast<std::size_t>(peer)];
+  if (!stream) stream = std::make_unique<Stream>(cluster_, cluster_.sim_comm(peer), *this);
+  return *stream;
+}
+
+Stream& SimComm::stream_to(int peer) { return cluster_.sim_comm(peer).stream_from(rank()); }
 
 void SimComm::account(int peer, Direction direction, Purpose purpose, std::size_t payload_bytes) {
   books().add(peer, direction, purpose, {payload_bytes, wire_bytes(payload_bytes)});
@@ -21,68 +24,31 @@ void SimComm::post(Send& send) {
   STARLING_CHECK(send.peer() >= 0 && send.peer() < size(), "rank {} sends to rank {}", rank(),
                  send.peer());
   if (auto lost = lost_cause(send)) return finish(send, lost);
-  const Time leaves = cluster_.transmit(*this, send);
-  leaving_[&send] = events_.at(leaves, [this, &send] {
-    leaving_.erase(&send);
-    finish(send);
-  });
-}
-
-void SimComm::withdraw(Send& send) {
-  events_.cancel(leaving_.at(&send));
-  leaving_.erase(&send);
-}
-
-void SimComm::post(Receive& receive) {
-  const auto here = std::ranges::find_if(unexpected_, [&](const Message& message) {
-    return message.from == receive.peer() && message.channel.id == receive.channel().id;
-  });
-  if (here != unexpected_.end()) {
-    land(receive, *here);
-    unexpected_.erase(here);
-  } else if (auto lost = lost_cause(receive)) {
-    finish(receive, lost);
-  } else {
-    receives_.push_back(receive);
-  }
-}
-
-void SimComm::deliver(Message message) {
-  if (!alive_ || is_lost(message.from)) return;
-  account(message.from, Direction::received, message.channel.purpose, message.payload.size());
-  Receive* receive = receives_.find([&](const Receive& posted) {
-    return posted.peer() == message.from && posted.channel().id == message.channel.id;
-  });
-  if (receive != nullptr) {
-    land(*receive, message);
-  } else {
-    unexpected_.push_back(std::move(message));
-  }
-}
-
-void SimComm::land(Receive& receive, const Message& message) {
-  STARLING_CHECK(receive.size_bytes() == message.payload.size(),
-                 "rank {} sent {} bytes in {} where rank {} expected {}", message.from,
-                 message.payload.size(), receive.channel().operation, rank(), receive.size_bytes());
-  std::ranges::copy(message.payload, receive.begin_landing().begin());
-  finish(receive);
+  stream_to(send.peer()).post(send);
 }
 
 void SimComm::lose(int peer) {
   if (!alive_ || is_lost(peer)) return;
+  stream_from(peer).close();
   note_loss(peer, Presence::dead, "it crashed");
-  // In the order in which they would have left, not in that of their addresses.
-  std::map<SimLoop::EventId, Send*> sends;
-  for (const auto& [send, event] : leaving_) {
-    if (lost_cause(*send)) sends[event] = send;
+  fail_lost_causes();
+}
+
+void SimComm::fail_lost_causes() {
+  std::map<std::uint64_t, Send*> sends;  // in the order in which they were posted
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank() || !is_lost_cause(peer)) continue;
+    stream_to(peer).list_sends(sends);
+    Stream& stream = stream_from(peer);
+    while (Receive* receive = stream.first_receive()) {
+      stream.withdraw(*receive);
+      finish(*receive, lost_cause(*receive));
+    }
   }
-  for (const auto& [event, send] : sends) {
-    events_.cancel(event);
-    leaving_.erase(send);
+  for (const auto& [number, send] : sends) {
+    stream_to(send->peer()).tear(*send);
     finish(*send, lost_cause(*send));
   }
-  const auto is_lost_cause = [this](const Operation& each) { return lost_cause(each) != nullptr; };
-  while (Receive* receive = receives_.find(is_lost_cause)) finish(*receive, lost_cause(*receive));
 }
 
 }  // namespace starling

@@ -1,0 +1,272 @@
+#include "sim/stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+#include "runtime/frame.h"
+#include "sim/cluster.h"
+#include "sim/sim_comm.h"
+
+namespace starling {
+
+void Stream::post(Send& send) {
+  const std::uint64_t begin = posted_end_;
+  posted_end_ += wire_bytes(send.bytes.size());
+  Message& message = messages_.emplace_back(
+      Message{cluster_.next_number(), &send, send.channel(), send.bytes,
+              std::vector<std::byte>(send.bytes.begin(), send.bytes.end()), begin, posted_end_});
+  unclaimed_bytes_ += message.payload.size();
+  if (Receive* receive = unclaimed_receive(send.channel().id)) {
+    set_claimed(*receive, true);
+    set_claimed(message, true);
+  }
+  const bool first = messages_.size() == 1 || std::prev(messages_.end(), 2)->at_port;
+  if (first && has_room_for(begin + 1)) {
+    transmit(message);
+  } else {
+    ++held_;
+  }
+}
+
+void Stream::withdraw(Send& send) {
+  const auto message = std::ranges::find(messages_, &send, &Message::send);
+  const bool begun = message->at_port && message->begins <= cluster_.loop().now();
+  if (!begun || !from_.alive()) return erase(message);
+  check_unchanged(*message);
+  if (message->left) --held_;
+  message->send = nullptr;
+}
+
+void Stream::post(Receive& receive) {
+  const std::uint32_t channel = receive.channel().id;
+  const auto stored = std::ranges::find_if(
+      stored_, [channel](const Message& each) { return each.channel.id == channel; });
+  if (stored != stored_.end()) {
+    land(receive, *stored);
+    stored_bytes_ -= stored->payload.size();
+    stored_.erase(stored);
+  } else if (auto lost = to_.lost_cause(receive)) {
+    to_.finish(receive, lost);
+  } else {
+    receives_.push_back(receive);
+    ++unclaimed_receives_;
+    if (Message* message = unclaimed_message(channel)) {
+      set_claimed(receive, true);
+      set_claimed(*message, true);
+    }
+    read();
+  }
+}
+
+void Stream::withdraw(Receive& receive) {
+  receive.unlink();
+  if (!receive.claimed) {
+    --unclaimed_receives_;
+  } else if (Receive* heir = unclaimed_receive(receive.channel().id)) {
+    set_claimed(*heir, true);
+  } else {
+    const auto last =
+        std::find_if(messages_.rbegin(), messages_.rend(), [&receive](const Message& each) {
+          return each.claimed && each.channel.id == receive.channel().id;
+        });
+    set_claimed(*last, false);
+  }
+}
+
+void Stream::list_sends(std::map<std::uint64_t, Send*>& sends) const {
+  for (const Message& message : messages_) {
+    if (message.send != nullptr) sends[message.number] = message.send;
+  }
+}
+
+void Stream::tear(const Send& send) { erase(std::ranges::find(messages_, &send, &Message::send)); }
+
+void Stream::close() {
+  closed_ = true;
+  while (!messages_.empty() && messages_.front().arrived && messages_.front().send == nullptr) {
+    stored_.splice(stored_.end(), messages_, messages_.begin());
+  }
+}
+
+// How far the receiver reads if it posts no further receive.
+std::uint64_t Stream::reads_to() const {
+  if (closed_) return read_end_;
+  const std::uint64_t wanted =
+      unclaimed_receives_ > 0 ? posted_end_ : std::max(claimed_end_, read_end_);
+  std::uint64_t stored = stored_bytes_;
+  if (stored + unclaimed_bytes_ <= kStoredLimitBytes) return wanted;
+  for (const Message& message : messages_) {
+    if (message.end > wanted) break;
+    if (!message.claimed) stored += message.payload.size();
+    if (stored > kStoredLimitBytes) return message.begin;
+  }
+  return wanted;
+}
+
+void Stream::transmit(Message& message) {
+  const Cluster::Passage passage =
+      cluster_.pass(from_.rank(), to_.rank(), message.end - message.begin);
+  message.at_port = true;
+  message.begins = passage.begins;
+  message.arrival = cluster_.loop().at(passage.arrives, [this, &message] { arrive(message); });
+  message.leave = cluster_.loop().at(passage.leaves, [this, &message] { leave(message); });
+  from_.account(to_.rank(), Direction::sent, message.channel.purpose, message.payload.size());
+}
+
+void Stream::leave(Message& message) {
+  message.left = true;
+  if (message.send == nullptr) return;
+  if (has_room_for(message.end)) {
+    finish_send(message);
+  } else {
+    ++held_;
+  }
+}
+
+void Stream::arrive(Message& message) {
+  message.arrived = true;
+  if (closed_) return;
+  cluster_.show(from_.rank(), to_.rank(), message.source);
+  read();
+}
+
+void Stream::read() {
+  while (!closed_ && !messages_.empty() && messages_.front().arrived) {
+    Message& message = messages_.front();
+    Receive* receive = receives_.find(
+        [&](const Receive& each) { return each.channel().id == message.channel.id; });
+    const bool storable =
+        !receives_.empty() && stored_bytes_ + message.payload.size() <= kStoredLimitBytes;
+    if (receive == nullptr && !storable) break;
+    to_.account(from_.rank(), Direction::received, message.channel.purpose, message.payload.size());
+    read_end_ = message.end;
+    if (receive != nullptr) {
+      land(*receive, message);
+    } else {
+      stored_bytes_ += message.payload.size();
+      unclaimed_bytes_ -= message.payload.size();
+    }
+    if (!message.left) {  // it arrives at the very time at which it leaves
+      cluster_.loop().cancel(message.leave);
+    } else if (message.send != nullptr) {
+      --held_;
+    }
+    if (message.send != nullptr) finish_send(message);
+    if (receive != nullptr) {
+      messages_.pop_front();
+    } else {
+      stored_.splice(stored_.end(), messages_, messages_.begin());
+    }
+  }
+  make_use_of_room();
+}
+
+void Stream::make_use_of_room() {
+  for (Message& message : messages_) {
+    if (held_ == 0) return;
+    if (!message.at_port) {
+      if (!has_room_for(message.begin + 1)) return;
+      --held_;
+      transmit(message);
+    } else if (message.left && message.send != nullptr) {
+      if (!has_room_for(message.end)) return;
+      --held_;
+      finish_send(message);
+    }
+  }
+}
+
+void Stream::finish_send(Message& message) {
+  check_unchanged(message);
+  from_.finish(*std::exchange(message.send, nullptr));
+}
+
+void Stream::check_unchanged(const Message& message) const {
+  STARLING_CHECK(
+      message.payload.empty() ||
+          std::memcmp(message.payload.data(), message.source.data(), message.payload.size()) == 0,
+      "rank {} changed the memory of a message to rank {} in {} before it was sent", from_.rank(),
+      to_.rank(), message.channel.operation);
+}
+
+void Stream::land(Receive& receive, const Message& message) {
+  STARLING_CHECK(receive.size_bytes() == message.payload.size(),
+                 "rank {} sent {} bytes in {} where rank {} expected {}", from_.rank(),
+                 message.payload.size(), receive.channel().operation, to_.rank(),
+                 receive.size_bytes());
+  std::ranges::copy(message.payload, receive.begin_landing().begin());
+  to_.finish(receive);
+}
+
+void Stream::erase(Messages::iterator message) {
+  const std::uint64_t bytes = message->end - message->begin;
+  for (auto behind = std::next(message); behind != messages_.end(); ++behind) {
+    behind->begin -= bytes;
+    behind->end -= bytes;
+  }
+  posted_end_ -= bytes;
+  if (!message->at_port || (message->left && message->send != nullptr)) --held_;
+  if (message->at_port) {
+    cluster_.loop().cancel(message->leave);
+    cluster_.loop().cancel(message->arrival);
+  }
+  unclaimed_bytes_ -= message->claimed ? 0 : message->payload.size();
+  const bool claimed = message->claimed;
+  const std::uint32_t channel = message->channel.id;
+  messages_.erase(message);
+  find_claimed_end();
+  if (claimed) {
+    if (Message* heir = unclaimed_message(channel)) {
+      set_claimed(*heir, true);
+    } else {
+      Receive* last = nullptr;
+      receives_.find([&](Receive& each) {
+        if (each.claimed && each.channel().id == channel) last = &each;
+        return false;
+      });
+      set_claimed(*last, false);
+    }
+  }
+  make_use_of_room();
+}
+
+Receive* Stream::unclaimed_receive(std::uint32_t channel) {
+  if (unclaimed_receives_ == 0) return nullptr;
+  return receives_.find(
+      [channel](const Receive& each) { return !each.claimed && each.channel().id == channel; });
+}
+
+Stream::Message* Stream::unclaimed_message(std::uint32_t channel) {
+  const auto found = std::ranges::find_if(messages_, [channel](const Message& each) {
+    return !each.claimed && each.channel.id == channel;
+  });
+  return found == messages_.end() ? nullptr : &*found;
+}
+
+void Stream::set_claimed(Receive& receive, bool claimed) {
+  receive.claimed = claimed;
+  unclaimed_receives_ += claimed ? -1 : 1;
+}
+
+void Stream::set_claimed(Message& message, bool claimed) {
+  message.claimed = claimed;
+  if (claimed) {
+    unclaimed_bytes_ -= message.payload.size();
+    claimed_end_ = std::max(claimed_end_, message.end);
+  } else {
+    unclaimed_bytes_ += message.payload.size();
+    find_claimed_end();
+  }
+}
+
+void Stream::find_claimed_end() {
+  claimed_end_ = read_end_;
+  for (const Message& message : messages_) {
+    if (message.claimed) claimed_end_ = message.end;
+  }
+}
+
+}  // namespace starling
