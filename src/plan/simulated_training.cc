@@ -47,11 +47,12 @@ class Simulation {
     result_.weights.resize(workers_);
     result_.batches.resize(workers_);
     result_.order.resize(workers_);
-    for (const auto& [rank, time] : training.crashes) cluster_.crash(rank, time);
+    cluster_.faults() = training.faults;
+    cluster_.faults().seed = training.seed;
   }
 
   SimulatedResult run() {
-    result_.errors = cluster_.try_run([this](Comm& comm) {
+    result_.errors = cluster_.live([this](Comm& comm) {
       return static_cast<std::size_t>(comm.rank()) < workers_ ? work(comm) : serve(comm);
     });
     for (int rank = 0; rank < cluster_.size(); ++rank) {

@@ -14,6 +14,7 @@
 
 #include "mixing/mixing.h"
 #include "server/block.h"
+#include "sim/faults.h"
 #include "sim/network.h"
 #include "strategy/settings.h"
 
@@ -30,7 +31,7 @@ struct SimulatedTraining {
   std::uint64_t batches_per_epoch = 100;
   double noise = 0;
   std::uint64_t seed = 1;
-  std::map<int, Time> crashes;  // rank -> when
+  Faults faults;
   std::function<void(int server, const Block&, std::span<const Push>)> on_update;
 };
 

@@ -1,13 +1,42 @@
 #include "sim/cluster.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "runtime/race.h"
 #include "sim/sim_comm.h"
 
 namespace starling {
 
-Cluster::Cluster(int size, Network network)
+// The programs of all ranks, and what is planned to go wrong with them.
+struct Cluster::Run {
+  explicit Run(SimLoop& world) : loop(world) {}
+  ~Run() {
+    for (SimLoop::EventId event : planned) loop.cancel(event);
+  }
+  void plan(Time time, std::function<void()> action) {
+    if (time >= loop.now()) planned.push_back(loop.at(time, std::move(action)));
+  }
+
+  SimLoop& loop;
+  Signal signal;
+  std::vector<std::unique_ptr<Running>> ranks;
+  std::vector<SimLoop::EventId> planned;
+};
+
+namespace {
+Task<> fail_at(Loop& loop, int rank, Time time) {
+  co_await sleep_until(loop, time);
+  throw Error(fmt::format("rank {} fails, as it was told to", rank));
+}
+}  // namespace
+
+Cluster::Cluster(int size, Network network, Faults faults)
     : network_(std::move(network)),
+      faults_(std::move(faults)),
       egress_free_(static_cast<std::size_t>(size)),
       ingress_free_(static_cast<std::size_t>(size)) {
   for (int rank = 0; rank < size; ++rank) {
@@ -25,30 +54,19 @@ void Cluster::run(const Program& program) {
   }
 }
 
-std::vector<std::exception_ptr> Cluster::try_run(const Program& program) {
-  Signal signal;
-  std::vector<std::unique_ptr<Running>> ranks;
+std::vector<std::exception_ptr> Cluster::drive(const Program& program, bool whole_life) {
+  Run run(loop_);
   for (const auto& comm : comms_) {
-    ranks.push_back(comm->alive() ? std::make_unique<Running>(program(*comm), signal) : nullptr);
+    run.ranks.push_back(
+        comm->alive()
+            ? std::make_unique<Running>(live_through(*comm, program(*comm), whole_life), run.signal)
+            : nullptr);
   }
-  std::vector<SimLoop::EventId> planned;
-  for (const auto& [rank, time] : crashes_) {
-    if (!comms_[static_cast<std::size_t>(rank)]->alive()) continue;
-    planned.push_back(loop_.at(time, [this, &ranks, &signal, dead = rank] {
-      comms_[static_cast<std::size_t>(dead)]->die();
-      ranks[static_cast<std::size_t>(dead)].reset();
-      for (const auto& comm : comms_) {
-        const Time notice = network_.link(dead, comm->rank()).latency;
-        loop_.at(loop_.now() + notice, [&comm, dead] { comm->lose(dead); });
-      }
-      signal.take_waiter().resume();
-    }));
-  }
-  loop_.run(until_done(ranks, signal));
-  for (SimLoop::EventId crash : planned) loop_.cancel(crash);
+  plan_faults(run);
+  loop_.run(until_done(run));
 
   std::vector<std::exception_ptr> errors;
-  for (const auto& rank : ranks) {
+  for (const auto& rank : run.ranks) {
     errors.push_back(nullptr);
     if (rank == nullptr) continue;
     try {
@@ -60,9 +78,85 @@ std::vector<std::exception_ptr> Cluster::try_run(const Program& program) {
   return errors;
 }
 
-Task<> Cluster::until_done(std::vector<std::unique_ptr<Running>>& ranks, Signal& signal) {
+Task<> Cluster::live_through(SimComm& comm, Task<> program, bool whole_life) {
+  const auto failure = faults_.failures.find(comm.rank());
+  try {
+    if (failure == faults_.failures.end() || failure->second < loop_.now()) {
+      co_await program;
+    } else {
+      Task<int> contest =
+          race(std::move(program), fail_at(comm.loop(), comm.rank(), failure->second));
+      co_await contest;
+    }
+  } catch (...) {
+    end(comm, comm.is_cut_off() ? comm.rank() : comm.culprit().value_or(comm.rank()));
+    throw;
+  }
+  if (whole_life) end(comm, comm.is_cut_off() ? comm.rank() : comm.culprit());
+}
+
+Task<> Cluster::until_done(Run& run) {
   const auto over = [](const auto& rank) { return rank == nullptr || rank->done(); };
-  while (!std::ranges::all_of(ranks, over)) co_await signal;
+  while (!std::ranges::all_of(run.ranks, over)) co_await run.signal;
+}
+
+void Cluster::plan_faults(Run& run) {
+  for (const auto& [rank, time] : faults_.crashes) {
+    run.plan(time, [this, &run, &comm = sim_comm(rank)] {
+      if (!comm.alive()) return;
+      end(comm, comm.rank());
+      run.ranks[static_cast<std::size_t>(comm.rank())].reset();
+      run.signal.take_waiter().resume();
+    });
+  }
+  for (const Faults::Partition& each : faults_.partitions) {
+    run.plan(each.from, [this, each] { across(each, &Stream::cut); });
+    if (each.until <= each.from + faults_.detection) {
+      run.plan(each.until, [this, each] { across(each, &Stream::mend); });
+    } else {
+      run.plan(each.from + faults_.detection, [this, each] { detect(each); });
+    }
+  }
+}
+
+namespace {
+bool cut_off_by(const Faults::Partition& partition, int rank) {
+  return std::ranges::find(partition.ranks, rank) != partition.ranks.end();
+}
+}  // namespace
+
+void Cluster::across(const Faults::Partition& partition, void (Stream::*action)()) {
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) {
+      if (cut_off_by(partition, from) == cut_off_by(partition, to)) continue;
+      (sim_comm(to).stream_from(from).*action)();
+    }
+  }
+}
+
+void Cluster::detect(const Faults::Partition& partition) {
+  for (const auto& comm : comms_) {
+    std::vector<int> silent;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (cut_off_by(partition, peer) != cut_off_by(partition, comm->rank()))
+        silent.push_back(peer);
+    }
+    comm->miss(silent);
+  }
+}
+
+void Cluster::end(SimComm& comm, std::optional<int> culprit) {
+  comm.die();
+  std::map<Time, std::vector<SimComm*>> by_latency;
+  for (const auto& other : comms_) {
+    if (!other->alive()) continue;
+    by_latency[network_.link(comm.rank(), other->rank()).latency].push_back(other.get());
+  }
+  for (auto& [latency, others] : by_latency) {
+    loop_.at(loop_.now() + latency, [rank = comm.rank(), culprit, others = std::move(others)] {
+      for (SimComm* other : others) other->see_end(rank, culprit);
+    });
+  }
 }
 
 Cluster::Passage Cluster::pass(int from, int to, std::uint64_t wire_bytes) {

@@ -4,17 +4,19 @@
 
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/comm.h"
+#include "sim/faults.h"
 #include "sim/network.h"
 #include "sim/sim_loop.h"
 
 namespace starling {
 
 class SimComm;
+class Stream;
 
 class Cluster {
  public:
@@ -23,19 +25,22 @@ class Cluster {
   // Sees every message as it arrives, with the memory that it was sent from.
   using Observer = std::function<void(int from, int to, ConstBytes sent)>;
 
-  explicit Cluster(int size, Network network = {});
+  explicit Cluster(int size, Network network = {}, Faults faults = {});
   ~Cluster();
 
-  // Starts the program on every rank and drives the world until all are done. Throws the error of
-  // the lowest rank that failed.
+  // Starts the program on every rank and drives the world until all are done; who is done waits for
+  // the next run. A rank whose program ends by an exception is lost to the others, and to later
+  // runs. Throws the error of the lowest rank that failed.
   void run(const Program& program);
   // The same, but returns each rank's error; nullptr where a rank did well or was crashed on
   // purpose.
-  std::vector<std::exception_ptr> try_run(const Program& program);
+  std::vector<std::exception_ptr> try_run(const Program& program) { return drive(program, false); }
+  // The same for programs that are their ranks' whole lives: who is done says goodbye and leaves.
+  std::vector<std::exception_ptr> live(const Program& program) { return drive(program, true); }
 
-  // The fault "crash": at that time the rank stops in the middle of what it does; the others notice
-  // after the latency of their link to it.
-  void crash(int rank, Time time) { crashes_[rank] = time; }
+  // What goes wrong from the next run on.
+  Faults& faults() { return faults_; }
+  void crash(int rank, Time time) { faults_.crashes[rank] = time; }
   void observe(Observer observer) { observer_ = std::move(observer); }
 
   int size() const { return static_cast<int>(comms_.size()); }
@@ -55,12 +60,22 @@ class Cluster {
     if (observer_) observer_(from, to, source);
   }
   SimComm& sim_comm(int rank) { return *comms_[static_cast<std::size_t>(rank)]; }
-  Task<> until_done(std::vector<std::unique_ptr<Running>>& ranks, Signal& signal);
+
+  struct Run;
+  std::vector<std::exception_ptr> drive(const Program& program, bool whole_life);
+  Task<> live_through(SimComm& comm, Task<> program, bool whole_life);
+  Task<> until_done(Run& run);
+  void plan_faults(Run& run);
+  // Does something to all connections between the two sides.
+  void across(const Faults::Partition& partition, void (Stream::*action)());
+  void detect(const Faults::Partition& partition);
+  // The rank is no more; the others see that after the latencies of their links.
+  void end(SimComm& comm, std::optional<int> culprit);
 
   SimLoop loop_;
   Network network_;
+  Faults faults_;
   Observer observer_;
-  std::map<int, Time> crashes_;
   std::uint64_t messages_ = 0;  // that have been posted
   std::vector<Time> egress_free_, ingress_free_;
   std::vector<std::unique_ptr<SimComm>> comms_;

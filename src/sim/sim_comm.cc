@@ -1,5 +1,7 @@
 #include "sim/sim_comm.h"
 
+#include <fmt/format.h>
+
 #include <map>
 
 #include "base/check.h"
@@ -27,21 +29,55 @@ void SimComm::post(Send& send) {
   stream_to(send.peer()).post(send);
 }
 
-void SimComm::lose(int peer) {
-  if (!alive_ || is_lost(peer)) return;
-  stream_from(peer).close();
-  note_loss(peer, Presence::dead, "it crashed");
-  fail_lost_causes();
+void SimComm::see_end(int peer, std::optional<int> culprit) {
+  if (Stream* stream = find_stream_from(peer)) return stream->end(culprit);
+  culprit ? see_give_up(peer, *culprit) : see_leave(peer);
 }
 
-void SimComm::fail_lost_causes() {
+void SimComm::see_leave(int peer) {
+  if (!alive_ || presence(peer) != Presence::here) return;
+  if (Stream* stream = find_stream_from(peer)) stream->close();
+  note_left(peer);
+  fail_lost_causes(peer, peer);
+}
+
+void SimComm::see_give_up(int peer, int culprit) {
+  if (culprit == peer) return lose(peer, Presence::dead, "it ended before its time");
+  if (culprit == rank()) return lose(peer, Presence::dead, "it has lost us");
+  if (losses_are_contained()) {
+    return lose(peer, Presence::dead, fmt::format("it gave up because of rank {}", culprit));
+  }
+  lose(culprit, Presence::dead, fmt::format("rank {} reported it", peer));
+}
+
+void SimComm::miss(const std::vector<int>& silent) {
+  if (!alive_) return;
+  std::vector<Presence> everybody;
+  for (int peer = 0; peer < size(); ++peer) everybody.push_back(presence(peer));
+  for (int peer : silent) {
+    Presence& seen = everybody[static_cast<std::size_t>(peer)];
+    if (seen == Presence::here) seen = Presence::silent;
+  }
+  count_votes(everybody);
+  if (is_cut_off()) return fail_lost_causes(0, size() - 1);
+  for (int peer : silent) lose(peer, Presence::silent, "it does not answer");
+}
+
+void SimComm::lose(int peer, Presence how, const std::string& why) {
+  if (!alive_ || culprit() || presence(peer) != Presence::here) return;
+  stream_from(peer).close();
+  note_loss(peer, how, why);
+  fail_lost_causes(0, size() - 1);
+}
+
+void SimComm::fail_lost_causes(int first_peer, int last_peer) {
   std::map<std::uint64_t, Send*> sends;  // in the order in which they were posted
-  for (int peer = 0; peer < size(); ++peer) {
+  for (int peer = first_peer; peer <= last_peer; ++peer) {
     if (peer == rank() || !is_lost_cause(peer)) continue;
-    stream_to(peer).list_sends(sends);
-    Stream& stream = stream_from(peer);
-    while (Receive* receive = stream.first_receive()) {
-      stream.withdraw(*receive);
+    if (Stream* out = cluster_.sim_comm(peer).find_stream_from(rank())) out->list_sends(sends);
+    Stream* in = find_stream_from(peer);
+    while (Receive* receive = in == nullptr ? nullptr : in->first_receive()) {
+      in->withdraw(*receive);
       finish(*receive, lost_cause(*receive));
     }
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/comm.h"
@@ -11,17 +13,29 @@ namespace starling {
 
 class SimComm : public Comm {
  public:
-  SimComm(Cluster& cluster, Loop& loop, int rank, int size)
+  SimComm(Cluster& cluster, SimLoop& loop, int rank, int size)
       : Comm(loop, rank, size), cluster_(cluster), streams_(static_cast<std::size_t>(size)) {}
 
   // The connection from that rank to this one.
   Stream& stream_from(int peer);
+  // The same, or nullptr if nothing has passed yet.
+  Stream* find_stream_from(int peer) { return streams_[static_cast<std::size_t>(peer)].get(); }
 
   void account(int peer, Direction direction, Purpose purpose, std::size_t payload_bytes);
+  using Comm::culprit;
   using Comm::finish;
+  using Comm::is_cut_off;
   using Comm::lost_cause;
+  using Comm::presence;
 
-  void lose(int peer);
+  // What this rank learns of another's end, as TcpComm does: a goodbye, or on whose account it gave
+  // up, which may be its own.
+  void see_end(int peer, std::optional<int> culprit);
+  void see_leave(int peer);
+  void see_give_up(int peer, int culprit);
+  // That it cannot reach some others.
+  void miss(const std::vector<int>& silent);
+
   void die() { alive_ = false; }
   bool alive() const { return alive_; }
 
@@ -31,7 +45,8 @@ class SimComm : public Comm {
   void withdraw(Send& send) override { stream_to(send.peer()).withdraw(send); }
   void withdraw(Receive& receive) override { stream_from(receive.peer()).withdraw(receive); }
   Stream& stream_to(int peer);
-  void fail_lost_causes();
+  void lose(int peer, Presence how, const std::string& why);
+  void fail_lost_causes(int first_peer, int last_peer);
 
   Cluster& cluster_;
   std::vector<std::unique_ptr<Stream>> streams_;  // by the rank that they come from

@@ -48,6 +48,7 @@ void Stream::post(Receive& receive) {
     land(receive, *stored);
     stored_bytes_ -= stored->payload.size();
     stored_.erase(stored);
+    read();  // there is room in the store again
   } else if (auto lost = to_.lost_cause(receive)) {
     to_.finish(receive, lost);
   } else {
@@ -87,13 +88,13 @@ void Stream::tear(const Send& send) { erase(std::ranges::find(messages_, &send, 
 void Stream::close() {
   closed_ = true;
   while (!messages_.empty() && messages_.front().arrived && messages_.front().send == nullptr) {
-    stored_.splice(stored_.end(), messages_, messages_.begin());
+    store_first();
   }
 }
 
 // How far the receiver reads if it posts no further receive.
 std::uint64_t Stream::reads_to() const {
-  if (closed_) return read_end_;
+  if (closed_ || cut_) return read_end_;
   const std::uint64_t wanted =
       unclaimed_receives_ > 0 ? posted_end_ : std::max(claimed_end_, read_end_);
   std::uint64_t stored = stored_bytes_;
@@ -127,41 +128,75 @@ void Stream::leave(Message& message) {
 }
 
 void Stream::arrive(Message& message) {
-  message.arrived = true;
   if (closed_) return;
+  if (cut_) {
+    message.was_cut = true;
+    return;
+  }
+  message.arrived = true;
   cluster_.show(from_.rank(), to_.rank(), message.source);
+  go_on();
+}
+
+void Stream::end(std::optional<int> culprit) {
+  ended_ = true;
+  culprit_ = culprit;
+  show_end();
+}
+
+void Stream::show_end() {
+  if (!ended_ || cut_) return;
+  if (culprit_) return to_.see_give_up(from_.rank(), *culprit_);
+  if (std::ranges::all_of(messages_, &Message::arrived)) to_.see_leave(from_.rank());
+}
+
+void Stream::go_on() {
   read();
+  show_end();
+}
+
+void Stream::mend() {
+  cut_ = false;
+  for (Message& message : messages_) message.arrived = message.arrived || message.was_cut;
+  go_on();
 }
 
 void Stream::read() {
-  while (!closed_ && !messages_.empty() && messages_.front().arrived) {
-    Message& message = messages_.front();
+  while (!closed_ && !cut_ && !messages_.empty() && messages_.front().arrived) {
+    const Message& message = messages_.front();
     Receive* receive = receives_.find(
         [&](const Receive& each) { return each.channel().id == message.channel.id; });
-    const bool storable =
-        !receives_.empty() && stored_bytes_ + message.payload.size() <= kStoredLimitBytes;
-    if (receive == nullptr && !storable) break;
-    to_.account(from_.rank(), Direction::received, message.channel.purpose, message.payload.size());
-    read_end_ = message.end;
     if (receive != nullptr) {
       land(*receive, message);
-    } else {
-      stored_bytes_ += message.payload.size();
-      unclaimed_bytes_ -= message.payload.size();
-    }
-    if (!message.left) {  // it arrives at the very time at which it leaves
-      cluster_.loop().cancel(message.leave);
-    } else if (message.send != nullptr) {
-      --held_;
-    }
-    if (message.send != nullptr) finish_send(message);
-    if (receive != nullptr) {
+      take_first();
       messages_.pop_front();
+    } else if (!receives_.empty() && stored_bytes_ + message.payload.size() <= kStoredLimitBytes) {
+      store_first();
     } else {
-      stored_.splice(stored_.end(), messages_, messages_.begin());
+      break;
     }
   }
   make_use_of_room();
+}
+
+// Out of the kernel, whoever has it then.
+void Stream::take_first() {
+  Message& message = messages_.front();
+  to_.account(from_.rank(), Direction::received, message.channel.purpose, message.payload.size());
+  read_end_ = message.end;
+  if (!message.claimed) unclaimed_bytes_ -= message.payload.size();
+  if (!message.left) {  // it arrives at the very time at which it leaves
+    cluster_.loop().cancel(message.leave);
+  } else if (message.send != nullptr) {
+    --held_;
+  }
+  if (message.send != nullptr) finish_send(message);
+}
+
+void Stream::store_first() {
+  take_first();
+  stored_bytes_ += messages_.front().payload.size();
+  stored_.splice(stored_.end(), messages_, messages_.begin());
 }
 
 void Stream::make_use_of_room() {

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "runtime/comm.h"
@@ -53,6 +54,13 @@ class Stream {
 
   // The sender is gone: what has arrived can still be received, nothing more comes.
   void close();
+  // Tells the receiver on whose account the sender gave up; or, behind all that is under way, that
+  // it left in good order.
+  void end(std::optional<int> culprit);
+
+  // Nothing arrives until the cut is mended.
+  void cut() { cut_ = true; }
+  void mend();
 
  private:
   struct Message {
@@ -64,7 +72,8 @@ class Stream {
     std::uint64_t begin, end;        // in the stream
     bool claimed = false;            // a receive is posted for it
     bool at_port = false, left = false, arrived = false;
-    Time begins{0};  // when its first byte leaves the port
+    bool was_cut = false;  // when it should have arrived
+    Time begins{0};        // when its first byte leaves the port
     SimLoop::EventId leave{}, arrival{};
   };
   using Messages = std::list<Message>;
@@ -75,7 +84,11 @@ class Stream {
   void leave(Message& message);
   void arrive(Message& message);
   void read();
+  void take_first();
+  void store_first();
   void make_use_of_room();
+  void show_end();
+  void go_on();
   void finish_send(Message& message);
   void check_unchanged(const Message& message) const;
   void land(Receive& receive, const Message& message);
@@ -95,6 +108,9 @@ class Stream {
   Messages stored_;    // read, but nobody has asked for them
   List<Receive> receives_;
   bool closed_ = false;
+  bool cut_ = false;
+  bool ended_ = false;
+  std::optional<int> culprit_;     // on whose account it ended
   std::uint64_t posted_end_ = 0;   // of the last message
   std::uint64_t read_end_ = 0;     // how far the receiver has read
   std::uint64_t claimed_end_ = 0;  // how far the posted receives will make it read

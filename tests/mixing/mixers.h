@@ -237,11 +237,11 @@ class TrainingRun {
     result_.before_finish.assign(workers, {});
     result_.steps.resize(workers);
     result_.sent.resize(workers);
-    for (const auto& [rank, time] : training.crashes) cluster_.crash(rank, time);
+    cluster_.faults().crashes = training.crashes;
   }
 
   Trained run() {
-    result_.errors = cluster_.try_run([this](Comm& comm) { return work(comm); });
+    result_.errors = cluster_.live([this](Comm& comm) { return work(comm); });
     return std::move(result_);
   }
 

@@ -139,7 +139,7 @@ TEST_P(Faults, ALostWorkerIsNoMatterForThoseWhoDoNotWaitForIt) {
   for (int lost : {1, 2, 3}) {
     for (Time crash : {203ms, 587ms, 801ms}) {
       SimulatedTraining training = simulated(GetParam());
-      training.crashes[lost] = crash;
+      training.faults.crashes[lost] = crash;
       const SimulatedResult result = simulate(training);
       for (std::size_t rank = 0; rank < 4; ++rank) {
         if (static_cast<int>(rank) == lost) continue;
@@ -163,7 +163,7 @@ TEST_P(Faults, ALostWorkerIsNoMatterForThoseWhoDoNotWaitForIt) {
 TEST_P(Faults, WithoutTheFirstWorkerAllGoOnButThoseWithAMaster) {
   for (Time crash : {203ms, 587ms, 801ms}) {
     SimulatedTraining training = simulated(GetParam());
-    training.crashes[0] = crash;
+    training.faults.crashes[0] = crash;
     const SimulatedResult result = simulate(training);
     for (std::size_t rank = 1; rank < 4; ++rank) {
       if (waits()) {
@@ -189,7 +189,7 @@ TEST(SeveralFaults, TwoLostAndASlowOneAreBorne) {
   for (const char* system : {"gosgd", "ad-psgd", "tree-easgd", "deeplearning4j", "easgd"}) {
     SimulatedTraining training = simulated(system, 6);
     training.settings.slow = "2:4";
-    training.crashes = {{1, 301ms}, {4, 555ms}};
+    training.faults.crashes = {{1, 301ms}, {4, 555ms}};
     const SimulatedResult result = simulate(training);
     for (std::size_t rank : {0, 2, 3, 5}) {
       EXPECT_EQ(what(result.errors[rank]), "") << system;

@@ -476,7 +476,7 @@ TEST(Loss, AnAsyncSystemGoesOnWithoutALostWorker) {
       Settings settings = server_settings(4, gate);
       SimulatedTraining training = training_of(settings);
       training.batches = 400;
-      training.crashes[lost] = 205ms;
+      training.faults.crashes[lost] = 205ms;
       const SimulatedResult result = simulate(training);
       expect_all_well(result);
       EXPECT_GE(result.all_batches(), 290u);
@@ -489,7 +489,7 @@ TEST(Loss, AnAsyncSystemGoesOnWithoutALostWorker) {
 TEST(Loss, ASystemThatNeedsEverybodyEndsWithTheNameOfTheLost) {
   for (const char* gate : {"bsp", "ssp"}) {
     SimulatedTraining training = training_of(server_settings(4, gate));
-    training.crashes[2] = 205ms;
+    training.faults.crashes[2] = 205ms;
     const SimulatedResult result = simulate(training);
     for (std::size_t rank : {0u, 1u, 3u, 4u}) {
       ASSERT_TRUE(result.errors[rank]);
@@ -507,7 +507,7 @@ TEST(Loss, ALostServerEndsTheRun) {
     Settings settings = server_settings(3, gate);
     settings.servers = 2;
     SimulatedTraining training = training_of(settings);
-    training.crashes[4] = 205ms;
+    training.faults.crashes[4] = 205ms;
     const SimulatedResult result = simulate(training);
     for (std::size_t rank : {0u, 1u, 2u}) {
       ASSERT_TRUE(result.errors[rank]) << gate;

@@ -435,8 +435,8 @@ TEST(ClusterCrash, StopsTheRankAndTellsTheOthersAfterTheLatency) {
     // Also those that waited for another rank: nobody is to wait for what will not come.
     EXPECT_EQ(diary.lost[rank], 20ms + 500us + (rank == 1 ? 7ms : 100us)) << rank;
     EXPECT_EQ(diary.named[rank], 3);
-    EXPECT_EQ(diary.reasons[rank], "rank 3 was lost in an exchange (it crashed)");
-    EXPECT_EQ(diary.later[rank], "rank 3 was lost in a later send (it crashed)");
+    EXPECT_EQ(diary.reasons[rank], "rank 3 was lost in an exchange (it ended before its time)");
+    EXPECT_EQ(diary.later[rank], "rank 3 was lost in a later send (it ended before its time)");
     EXPECT_EQ(errors[rank], nullptr) << "they caught it";
   }
   EXPECT_EQ(diary.lost[3], Time(-1));
@@ -481,7 +481,7 @@ TEST(ClusterCrash, AMessageThatWasHalfSentDoesNotArrive) {
   std::string what;
   cluster.crash(0, transfer(1'000'000) / 2);
   cluster.try_run([&](Comm& comm) { return send_then_receive_after_loss(comm, payload, what); });
-  EXPECT_EQ(what, "rank 0 was lost in a test (it crashed)");
+  EXPECT_EQ(what, "rank 0 was lost in a test (it ended before its time)");
   EXPECT_EQ(cluster.comm(1).ledger().total(Direction::received), ByteCount{});
 }
 
