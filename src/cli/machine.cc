@@ -5,6 +5,8 @@
 #include <fstream>
 #include <thread>
 
+#include "net/blas_kernels.h"
+
 namespace starling {
 
 std::string machine_description() {
@@ -16,7 +18,14 @@ std::string machine_description() {
       break;
     }
   }
-  return fmt::format("{} cores of {}", std::thread::hardware_concurrency(), model);
+  return fmt::format("{} cores of {}, {}", std::thread::hardware_concurrency(), model,
+                     kernels_description());
+}
+
+std::string kernels_description() {
+  const BlasKernels kernels = blas_kernels();
+  return fmt::format("OpenBLAS kernels: {}{}", kernels.name.empty() ? "none" : kernels.name,
+                     kernels.must_be_set ? ", set by the launcher" : "");
 }
 
 }  // namespace starling

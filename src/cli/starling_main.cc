@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/machine.h"
 #include "net/job.h"
 
 int main(int argc, char** argv) {
@@ -14,7 +15,9 @@ int main(int argc, char** argv) {
                "starling"};
   app.footer("Try: starling train --data synthetic --workers 4");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "starling " STARLING_VERSION);
+  app.set_version_flag("--version", [] {
+    return "starling " STARLING_VERSION "\n" + starling::kernels_description();
+  });
   starling::add_train_command(app);
   starling::add_launch_command(app);
   starling::add_measure_command(app);

@@ -10,6 +10,7 @@
 #include "cli/live_view.h"
 #include "cli/run_bar.h"
 #include "cli/run_folder.h"
+#include "net/blas_kernels.h"
 #include "net/lab.h"
 #include "net/timeline_file.h"
 #include "strategy/mix_plan.h"
@@ -106,6 +107,7 @@ json run_training(TrainingPlan plan) {
   result["lost"] = outcome.losses;
   if (outcome.exit_code != 0) result["lost"].push_back(outcome.error);
   result["run"] = folder.path().string();
+  result["blas_kernels"] = blas_kernels().name;
   if (!plan.launch.lab.empty()) result["lab"] = plan.launch.lab;
   if (is_mix(plan.settings)) {
     result["schedule"] = plan.settings.schedule;

@@ -27,6 +27,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "net/blas_kernels.h"
 #include "net/job.h"
 #include "net/join.h"
 #include "net/lab.h"
@@ -177,6 +178,7 @@ class Launcher {
     const std::string secret = plan_.secret.empty() ? make_secret() : plan_.secret;
     const int all_workers = plan_.machines * plan_.workers;
     const int servers_here = plan_.machine == 0 ? plan_.servers : 0;
+    const BlasKernels kernels = blas_kernels();
     for (int local = 0; local < plan_.workers + servers_here; ++local) {
       const bool serves = local >= plan_.workers;
       const int rank =
@@ -199,6 +201,9 @@ class Launcher {
         const int cores = static_cast<int>(std::thread::hardware_concurrency());
         environment.push_back(
             fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
+      }
+      if (kernels.must_be_set) {
+        environment.push_back(fmt::format("{}={}", kBlasKernelsVariable, kernels.name));
       }
       if (lab_) environment.push_back(fmt::format("{}={}", kInterfaceVariable, Lab::kInterface));
       if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
