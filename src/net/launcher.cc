@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/read_until.hpp>
 #include <asio/signal_set.hpp>
@@ -53,8 +54,17 @@ Pipe make_pipe() {
   return {ends[0], ends[1]};
 }
 
-// The guardian learns each worker's process group through a pipe. When the launcher is gone without
-// having said goodbye (a zero), it kills them all.
+// What to stop on, unless whoever started us wants it ignored, as nohup does.
+constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP};
+
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+// The guardian learns of each worker's process group through a pipe, when it begins and, as a
+// negative number, when it has been killed: from then on its number may be somebody else's. When the
+// launcher is gone without having said goodbye (a zero), the guardian kills those that are left.
 class Guardian {
  public:
   Guardian() {
@@ -76,21 +86,25 @@ class Guardian {
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
+  void begins(pid_t group) { tell(group); }
+  void ended(pid_t group) { tell(-group); }
+
+ private:
   void tell(pid_t group) {
     [[maybe_unused]] const auto written = ::write(tell_, &group, sizeof group);
   }
 
- private:
   [[noreturn]] static void watch(int pipe) {
     ::setsid();  // so that a Ctrl-C in the terminal does not reach it
-    for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+    for (int signal : kStopSignals) ::signal(signal, SIG_IGN);
     // It must not keep the launcher's output open: whoever reads that waits for its end.
     for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
     std::vector<pid_t> groups;
     pid_t group = 0;
     while (::read(pipe, &group, sizeof group) == sizeof group) {
       if (group == 0) ::_exit(0);
-      groups.push_back(group);
+      if (group > 0) groups.push_back(group);
+      if (group < 0) std::erase(groups, -group);
     }
     for (pid_t each : groups) ::kill(-each, SIGKILL);
     ::_exit(0);
@@ -121,6 +135,9 @@ class Launcher {
   }
 
   LaunchResult run() {
+    for (int signal : kStopSignals) {
+      if (!is_ignored(signal)) signals_.add(signal);
+    }
     signals_.async_wait([this](const asio::error_code& error, int) {
       if (error) return;
       result_.interrupted = true;
@@ -135,12 +152,10 @@ class Launcher {
       start_workers();
       while (running_ > 0) io_.run_one();
     } catch (...) {
-      signal_groups(SIGKILL);
+      signal_all(SIGKILL);
       throw;
     }
-    // A worker that ended well may have left children of its own, which hold its pipe open.
-    signal_groups(SIGKILL);
-    // Somebody outside our groups may hold one too; do not wait for that.
+    // Somebody outside of the workers' groups may hold a pipe open; do not wait for that.
     bool patient = true;
     after(kTimeToEnd, [&] { patient = false; });
     while (open_pipes_ > 0 && patient) io_.run_one();
@@ -219,7 +234,7 @@ class Launcher {
                       listen_fd, lab_ ? &lab_->lab() : nullptr, rank, launcher);
       }
       ::setpgid(pid, pid);  // here too: whoever is first
-      guardian_.tell(pid);
+      guardian_.begins(pid);
       ::close(events.write_end);
       auto& worker = *workers_.emplace_back(std::make_unique<Worker>());
       worker.rank = rank;
@@ -241,7 +256,12 @@ class Launcher {
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
+    for (int signal : kStopSignals) {
+      if (!is_ignored(signal)) ::signal(signal, SIG_DFL);
+    }
+    for (int signal : {SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
+    // A socket or pipe of the launcher or of another worker must not stay open here.
+    ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     for (int fd : {events_fd, listen_fd}) {
       if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
     }
@@ -295,13 +315,23 @@ class Launcher {
     children_.async_wait([this](const asio::error_code& error, int) {
       if (error) return;
       for (const auto& worker : workers_) {
-        int status = 0;
-        if (!worker->status && ::waitpid(worker->pid, &status, WNOHANG) == worker->pid) {
-          ended(*worker, status);
-        }
+        if (!worker->status) look_after(*worker);
       }
       wait_for_children();
     });
+  }
+
+  // As long as nobody has waited for an ended worker, its number is not given to another process: its
+  // group, with the children that it may have left, can be killed without hitting anybody else.
+  void look_after(Worker& worker) {
+    siginfo_t end{};
+    const auto id = static_cast<id_t>(worker.pid);
+    if (::waitid(P_PID, id, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0) return;
+    ::kill(-worker.pid, SIGKILL);
+    guardian_.ended(worker.pid);
+    int status = 0;
+    ::waitpid(worker.pid, &status, 0);
+    ended(worker, status);
   }
 
   void ended(Worker& worker, int status) {
@@ -314,7 +344,6 @@ class Launcher {
       first_to_fail_ = &worker;
       if (!others_can_go_on()) after(kTimeToNotice, [this] { stop(); });
     }
-    ::kill(-worker.pid, SIGKILL);  // its children
   }
 
   // Once it has ended and all that it had to say of that has been read.
@@ -351,9 +380,6 @@ class Launcher {
       worker->told_to_end = true;
       ::kill(-worker->pid, signal);
     }
-  }
-  void signal_groups(int signal) {
-    for (const auto& worker : workers_) ::kill(-worker->pid, signal);
   }
 
   static std::string describe(const Worker& worker) {
@@ -409,7 +435,7 @@ class Launcher {
   const WorkerEnd& on_end_;
   Guardian guardian_;  // before anything that it should not inherit
   asio::io_context io_{1};
-  asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
+  asio::signal_set signals_{io_};
   asio::signal_set children_{io_, SIGCHLD};
   std::vector<std::unique_ptr<Worker>> workers_;
   int running_ = 0;

@@ -4,7 +4,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cli/process.h"
 
@@ -148,6 +150,35 @@ TEST(Launcher, EndsTheOthersWhenOneDiesBeforeItJoins) {
   }
 }
 
+// Those who can do without another can do so once all have come together, not before.
+TEST(Launcher, EndsAlsoWorkersThatSurviveLossesWhenOneDiesBeforeItJoins) {
+  Process process(launch_command(3, {"ring", "2:die"},
+                                 {"--strategy", "mix", "--graph", "mesh", "--mixing", "sum-weight",
+                                  "--schedule", "async", "--timeout", "600"}));
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_TRUE(contains(verdict(process), "error: rank 2 exited with status 5"));
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, SharesTheCoresOutUnlessSomebodyElseHas) {
+  const auto threads = [](const std::string& setting, const std::string& workers) {
+    Process process({"/usr/bin/env", setting, STARLING_PROGRAM, "launch", "-n", workers, "--",
+                     "/bin/sh", "-c", "echo $OMP_NUM_THREADS threads"});
+    EXPECT_EQ(process.wait(kPatience), "exit 0") << process.story();
+    return lines_of(process.out());
+  };
+  const auto cores = std::to_string(std::thread::hardware_concurrency());
+  EXPECT_EQ(threads("--unset=OMP_NUM_THREADS", "1"), Words{cores + " threads"});
+  EXPECT_EQ(threads("--unset=OMP_NUM_THREADS", "100"), Words(100, "1 threads"));
+  EXPECT_EQ(threads("OMP_NUM_THREADS=7", "2"), Words(2, "7 threads"));
+}
+
+TEST(Launcher, LeavesItsInputToItself) {
+  Process process({"/bin/sh", "-c", "echo a word | '" STARLING_PROGRAM "' launch -n 2 -- cat"});
+  EXPECT_EQ(process.wait(kPatience), "exit 0") << process.story();
+  EXPECT_EQ(process.out(), "");
+}
+
 struct Exchange {
   const char* behaviour;
   const char* operation;
@@ -266,6 +297,96 @@ TEST(Launcher, EndsAllOnSigtermAndHangup) {
   }
 }
 
+// Whether a process ignores or catches a signal, as /proc tells it.
+bool has_signal(pid_t pid, const std::string& set, int signal) {
+  for (const std::string& line : lines_of(file_text("/proc/" + std::to_string(pid) + "/status"))) {
+    if (!line.starts_with(set + ":")) continue;
+    const auto bits = std::stoull(line.substr(set.size() + 1), nullptr, 16);
+    return (bits >> (signal - 1) & 1) != 0;
+  }
+  ADD_FAILURE() << "process " << pid << " has no " << set;
+  return false;
+}
+
+// As nohup does.
+TEST(Launcher, LeavesAnIgnoredHangupIgnoredForItselfAndItsWorkers) {
+  Words command = {"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
+  const Words launch = launch_command(3, {"ring"});
+  command.insert(command.end(), launch.begin(), launch.end());
+  Process process(command);
+  ASSERT_TRUE(all_say(process, "is exchanging", 3));
+  EXPECT_TRUE(has_signal(process.pid(), "SigIgn", SIGHUP));
+  EXPECT_TRUE(has_signal(process.pid(), "SigCgt", SIGTERM));
+  for (int rank : {0, 1, 2}) EXPECT_TRUE(has_signal(pid_of(process, rank), "SigIgn", SIGHUP));
+  for (const Relative& each : process.family()) ::kill(each.pid, SIGHUP);
+  ::kill(pid_of(process, 1), SIGKILL);
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_TRUE(verdict(process).starts_with("error: rank 1 was killed by signal 9"))
+      << process.err();
+  EXPECT_TRUE(gone(process));
+}
+
+// Its death would not be seen if another held its listening socket.
+TEST(Launcher, GivesNoWorkerASocketOrAPipeOfAnother) {
+  Process process(launch_command(4, {"ring"}));
+  ASSERT_TRUE(all_say(process, "is exchanging", 4));
+  std::map<std::string, std::set<int>> holders;  // of each socket and pipe
+  for (int rank : {0, 1, 2, 3}) {
+    const std::string files = "/proc/" + std::to_string(pid_of(process, rank)) + "/fd";
+    for (const auto& entry : std::filesystem::directory_iterator(files)) {
+      std::error_code closed;
+      const std::string what = std::filesystem::read_symlink(entry.path(), closed);
+      if (what.starts_with("socket:") || what.starts_with("pipe:")) holders[what].insert(rank);
+    }
+  }
+  EXPECT_GE(holders.size(), 4u * 5u);  // each listens, has three links, and tells its events
+  for (const auto& [what, ranks] : holders) {
+    EXPECT_EQ(ranks.size(), 1u) << what << " is open in ranks " << *ranks.begin() << " to "
+                                << *ranks.rbegin();
+  }
+  process.signal(SIGINT);
+  EXPECT_TRUE(gone(process));
+}
+
+// In a process namespace, where numbers can be chosen: rank 0 ends, and a stranger that does not
+// belong to the job gets its number, as a process and as a group. What happens to it when the rest
+// of the job ends?
+class ReusedNumber : public testing::TestWithParam<const char*> {};
+
+TEST_P(ReusedNumber, OfAnEndedWorkerIsNotKilled) {
+  if (::geteuid() != 0) GTEST_SKIP() << "a process namespace takes root";
+  const std::string worker = R"(
+      if [ $STARLING_RANK = 0 ]; then echo $$ > first; exit; fi
+      until [ -s first ]; do sleep 0.02; done
+      while kill -0 $(cat first) 2>/dev/null; do sleep 0.02; done
+      read first < first
+      echo $((first - 1)) > /proc/sys/kernel/ns_last_pid
+      setsid sleep 1000 &
+      echo $! > second
+      )" + std::string(GetParam());
+  const std::string story = R"(
+      "$0" launch -n 2 -- /bin/sh -c "$1"
+      while pgrep -x starling >/dev/null; do sleep 0.02; done
+      [ $(cat first) = $(cat second) ] || echo the number was not taken
+      grep State /proc/$(cat second)/status
+      )";
+  TemporaryFolder folder;
+  Process process({"/usr/bin/unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
+                   "--wd=" + folder.path().string(), "/bin/sh", "-c", story, STARLING_PROGRAM,
+                   worker});
+  EXPECT_NE(process.wait(kPatience), "running") << process.story();
+  EXPECT_TRUE(process.out().starts_with("State:")) << process.story();
+  EXPECT_EQ(process.out().find("zombie"), std::string::npos) << process.out();
+}
+
+INSTANTIATE_TEST_SUITE_P(Launcher, ReusedNumber,
+                         testing::Values("exit 0", "kill -KILL $PPID; sleep 1000"),
+                         [](const auto& which) {
+                           return std::string(which.param).starts_with("exit")
+                                      ? "WhenAllHaveEnded"
+                                      : "WhenTheLauncherIsKilled";
+                         });
+
 TEST(Launcher, KillsWorkersThatIgnoreSigterm) {
   Process process(launch_command(2, {"child+stubborn"}));
   ASSERT_TRUE(all_say(process, "is stubborn", 2));
@@ -358,6 +479,10 @@ class TwoMachines : public testing::Test {
   TwoMachines() {
     std::ofstream(folder_.path() / "secret") << "correct horse battery staple\n";
     std::ofstream(folder_.path() / "guess") << "incorrect horse battery staple\n";
+    using enum std::filesystem::perms;
+    for (const char* file : {"secret", "guess"}) {
+      std::filesystem::permissions(folder_.path() / file, owner_read | owner_write);
+    }
   }
   Words machine(int number, const Words& behaviour, const std::string& secret = "secret",
                 const std::string& timeout = "60") {
