@@ -6,7 +6,8 @@
 namespace starling {
 
 void add_train_command(CLI::App& app);
-void add_launch_command(CLI::App& app);
+// `program`: what to start, and its arguments.
+void add_launch_command(CLI::App& app, std::vector<std::string> program);
 void add_measure_command(CLI::App& app);
 void add_systems_command(CLI::App& app);
 void add_explain_command(CLI::App& app);

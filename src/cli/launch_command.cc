@@ -49,23 +49,26 @@ void launch_once(const LaunchCommand& command) {
 
 }  // namespace
 
-void add_launch_command(CLI::App& app) {
+void add_launch_command(CLI::App& app, std::vector<std::string> program) {
   auto command = std::make_shared<LaunchCommand>();
   CLI::App* launch = app.add_subcommand("launch", "Start your own program as several workers");
   launch->footer(
-      "The program uses starling::Dist (see examples/own_loop.cc); settings given here reach "
+      "Behind -- stand the program and its arguments. It uses starling::Dist (see "
+      "examples/own_loop.cc); settings given here reach "
       "it.\n\n"
       "Example:\n"
       "  starling launch -n 4 --strategy pairwise --period 4 -- ./my_program its arguments");
   launch->add_option("-n,--workers", command->workers, "how many workers on this machine")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->settings.add_to(*launch, SettingsFlags::Which::strategy_only);
+  command->settings.add_to(*launch, SettingsFlags::Which::own_loop);
   command->where.add_to(*launch);
   launch->add_flag("--json", command->print_json, "print the outcome as one JSON object, last");
-  launch->add_option("program", command->program, "the program and its arguments, after --")
-      ->required();
-  launch->callback([command] { launch_once(*command); });
+  command->program = std::move(program);
+  launch->callback([command] {
+    if (command->program.empty()) throw CLI::RequiredError("A program behind --");
+    launch_once(*command);
+  });
 }
 
 }  // namespace starling

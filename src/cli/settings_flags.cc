@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -21,14 +21,23 @@ std::string flag_of(std::string name) {
   return "--" + name;
 }
 
-const std::set<std::string> kStrategySettings = {
-    "workers", "strategy", "passes", "period", "backward_passes", "exchange", "bucket_kb", "slow"};
-const std::set<std::string> kServerSettings = {
-    "servers",     "placement",   "group",       "replicas",  "gate",         "delay_bound",
-    "value_bound", "quorum",      "epoch_share", "staleness", "compensation", "lag",
-    "push_every",  "fetch_every", "eager",       "factors"};
-// What a server's optimizer needs, also where the workers' own is the user's affair.
-const std::set<std::string> kOptimizerSettings = {"optimizer", "lr", "momentum", "weight_decay"};
+const char* title(Section section) {
+  switch (section) {
+    case Section::together:
+      return "How workers work together";
+    case Section::decentral:
+      return "Decentral systems";
+    case Section::sent:
+      return "What is sent";
+    case Section::servers:
+      return "Parameter servers";
+    case Section::learning:
+      return "How it learns";
+    case Section::trained:
+      return "What is trained";
+  }
+  return "";
+}
 
 // Adds an option for each setting it visits.
 struct Adder {
@@ -36,31 +45,30 @@ struct Adder {
   SettingsFlags::Which which;
   std::map<std::string, std::string>& given;
 
-  void add(const char* name, const char* help, const std::string& fallback,
-           const char* type) const {
-    const bool of_server = kServerSettings.contains(name);
-    const bool of_strategy = of_server || kStrategySettings.contains(name);
-    if (which == SettingsFlags::Which::strategy_only &&
-        ((!of_strategy && !kOptimizerSettings.contains(name)) || std::string(name) == "workers")) {
-      return;  // launch has a --workers of its own
-    }
-    if (which == SettingsFlags::Which::training_only && of_strategy) return;
+  bool is_asked_for(const Setting& setting) const {
+    using enum SettingsFlags::Which;
+    const bool trained = setting.section == Section::trained;
+    const bool learning = setting.section == Section::learning;
+    if (which == own_loop) return !trained && std::string_view(setting.name) != "workers";
+    return which == all || trained || learning;
+  }
+  void add(const Setting& setting, const std::string& fallback, const char* type) const {
+    if (!is_asked_for(setting)) return;
     CLI::Option* option = command.add_option_function<std::string>(
-        flag_of(name), [&given = given, name](const std::string& text) { given[name] = text; },
-        help);
+        flag_of(setting.name),
+        [&given = given, name = setting.name](const std::string& text) { given[name] = text; },
+        setting.help);
     option->type_name(fallback.empty() ? type : fmt::format("{}={}", type, fallback));
-    option->group(of_server     ? "Parameter servers"
-                  : of_strategy ? "How workers work together"
-                                : "What is trained");
-    if (std::string(type) == "BOOL") option->expected(0, 1)->default_str("true");
+    option->group(title(setting.section));
+    if (std::string_view(type) == "BOOL") option->expected(0, 1)->default_str("true");
   }
-  void operator()(const char* name, const std::string& value, const char* help) const {
-    add(name, help, value, "TEXT");
+  void operator()(const Setting& setting, const std::string& value) const {
+    add(setting, value, "TEXT");
   }
-  void operator()(const char* name, bool, const char* help) const { add(name, help, "", "BOOL"); }
+  void operator()(const Setting& setting, bool) const { add(setting, "", "BOOL"); }
   template <class Number>
-  void operator()(const char* name, Number value, const char* help, Number, Number) const {
-    add(name, help, fmt::format("{}", value), "N");
+  void operator()(const Setting& setting, Number value, Number, Number) const {
+    add(setting, fmt::format("{}", value), "N");
   }
 };
 
@@ -68,28 +76,29 @@ struct Adder {
 struct Taker {
   const std::map<std::string, std::string>& given;
 
-  void operator()(const char* name, std::string& field, const char*) const {
-    if (const auto found = given.find(name); found != given.end()) field = found->second;
+  void operator()(const Setting& setting, std::string& field) const {
+    if (const auto found = given.find(setting.name); found != given.end()) field = found->second;
   }
-  void operator()(const char* name, bool& field, const char*) const {
-    const auto found = given.find(name);
+  void operator()(const Setting& setting, bool& field) const {
+    const auto found = given.find(setting.name);
     if (found == given.end()) return;
     const std::string& text = found->second;
     if (text != "true" && text != "false" && !text.empty()) {
-      throw Error(fmt::format("{} {} cannot be", flag_of(name), text), "it is true or false");
+      throw Error(fmt::format("{} {} cannot be", flag_of(setting.name), text),
+                  "it is true or false");
     }
     field = text != "false";
   }
   template <class Number>
-  void operator()(const char* name, Number& field, const char*, Number low, Number high) const {
-    const auto found = given.find(name);
+  void operator()(const Setting& setting, Number& field, Number low, Number high) const {
+    const auto found = given.find(setting.name);
     if (found == given.end()) return;
     const std::string& text = found->second;
     Number value{};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() ||
         !(value >= low && value <= high)) {
-      throw Error(fmt::format("{} {} cannot be", flag_of(name), text),
+      throw Error(fmt::format("{} {} cannot be", flag_of(setting.name), text),
                   fmt::format("it takes a {} from {} to {}",
                               std::is_integral_v<Number> ? "whole number" : "number", low, high));
     }

@@ -13,7 +13,9 @@ namespace starling {
 
 class SettingsFlags {
  public:
-  enum class Which { all, strategy_only, training_only };
+  // All; those that programs of the user's own can use, without --workers; those that all systems
+  // have in common.
+  enum class Which { all, own_loop, training_only };
 
   void add_to(CLI::App& command, Which which);
 

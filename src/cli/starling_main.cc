@@ -2,7 +2,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -19,7 +25,13 @@ int main(int argc, char** argv) {
     return "starling " STARLING_VERSION "\n" + starling::kernels_description();
   });
   starling::add_train_command(app);
-  starling::add_launch_command(app);
+  // What stands behind -- is a program's own: no word of it is a flag of ours, nor meant by an error.
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const bool launches = !words.empty() && words[0] == "launch";
+  const auto program = launches ? std::ranges::find(words, "--") : words.end();
+  starling::add_launch_command(
+      app, {program == words.end() ? program : std::next(program), words.end()});
+  words.erase(program, words.end());
   starling::add_measure_command(app);
   starling::add_systems_command(app);
   starling::add_explain_command(app);
@@ -31,7 +43,11 @@ int main(int argc, char** argv) {
   try {
     starling::start_log("starling",
                         spdlog::level::from_str(starling::log_level_from_environment()));
-    app.parse(argc, argv);
+    std::ranges::reverse(words);  // as the parser wants them
+    app.parse(words);
+    if (std::fflush(stdout) != 0) {
+      throw starling::Error(fmt::format("cannot write the output: {}", std::strerror(errno)));
+    }
     return 0;
   } catch (const CLI::RuntimeError& status) {  // a command's own exit code; it has said why
     return status.get_exit_code();

@@ -116,15 +116,6 @@ void check_mix(const Settings& settings) {
   if (settings.graph == "file" && settings.graph_file.empty()) {
     throw Error("graph = file needs a file", "name it with graph_file");
   }
-  if (settings.graph != "file" && !settings.graph_file.empty()) {
-    throw Error(fmt::format("graph_file goes with graph file, not with {}", settings.graph),
-                "leave it out, or use graph file");
-  }
-  if (settings.period_down > 0 && (settings.mixing != "elastic-push" || settings.graph != "tree")) {
-    throw Error(
-        fmt::format("period_down = {} goes with elastic-push in a tree", settings.period_down),
-        "leave it out, or use mixing elastic-push and graph tree");
-  }
   if (settings.period_down % settings.period != 0) {
     throw Error(fmt::format("period_down = {} is no multiple of period = {}", settings.period_down,
                             settings.period),

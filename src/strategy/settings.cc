@@ -5,6 +5,8 @@
 #include <toml++/toml.h>
 #include <charconv>
 #include <cmath>
+#include <map>
+#include <sstream>
 
 #include "base/error.h"
 #include "exchange/allreduce.h"
@@ -21,40 +23,40 @@ struct Reader {
   toml::table& table;
   const std::string& source;
 
-  void operator()(const char* name, std::string& field, const char*) const {
-    if (const toml::node* node = table.get(name)) {
+  void operator()(const Setting& setting, std::string& field) const {
+    if (const toml::node* node = table.get(setting.name)) {
       const auto value = node->value<std::string>();
-      if (!value) fail(name, "must be a text in quotes");
+      if (!value) fail(setting.name, "must be a text in quotes");
       field = *value;
-      table.erase(name);
+      table.erase(setting.name);
     }
   }
-  void operator()(const char* name, bool& field, const char*) const {
-    if (const toml::node* node = table.get(name)) {
+  void operator()(const Setting& setting, bool& field) const {
+    if (const toml::node* node = table.get(setting.name)) {
       const auto value = node->is_boolean() ? node->value<bool>() : std::nullopt;
-      if (!value) fail(name, "must be true or false");
+      if (!value) fail(setting.name, "must be true or false");
       field = *value;
-      table.erase(name);
+      table.erase(setting.name);
     }
   }
-  void operator()(const char* name, int& field, const char*, int low, int high) const {
-    if (const toml::node* node = table.get(name)) {
+  void operator()(const Setting& setting, int& field, int low, int high) const {
+    if (const toml::node* node = table.get(setting.name)) {
       const auto value = node->is_integer() ? node->value<std::int64_t>() : std::nullopt;
       if (!value || *value < low || *value > high) {
-        fail(name, fmt::format("must be a whole number from {} to {}", low, high));
+        fail(setting.name, fmt::format("must be a whole number from {} to {}", low, high));
       }
       field = static_cast<int>(*value);
-      table.erase(name);
+      table.erase(setting.name);
     }
   }
-  void operator()(const char* name, double& field, const char*, double low, double high) const {
-    if (const toml::node* node = table.get(name)) {
+  void operator()(const Setting& setting, double& field, double low, double high) const {
+    if (const toml::node* node = table.get(setting.name)) {
       const auto value = node->is_number() ? node->value<double>() : std::nullopt;
       if (!value || !(*value >= low && *value <= high)) {
-        fail(name, fmt::format("must be a number from {} to {}", low, high));
+        fail(setting.name, fmt::format("must be a number from {} to {}", low, high));
       }
       field = *value;
-      table.erase(name);
+      table.erase(setting.name);
     }
   }
   [[noreturn]] void fail(const char* name, const std::string& why) const {
@@ -65,11 +67,11 @@ struct Reader {
 // Whether a number is within its range, wherever it came from.
 struct RangeChecker {
   template <class Value>
-  void operator()(const char*, const Value&, const char*) const {}
+  void operator()(const Setting&, const Value&) const {}
   template <class Number>
-  void operator()(const char* name, Number field, const char*, Number low, Number high) const {
+  void operator()(const Setting& setting, Number field, Number low, Number high) const {
     if (field >= low && field <= high) return;
-    throw Error(fmt::format("{} = {} cannot be", name, field),
+    throw Error(fmt::format("{} = {} cannot be", setting.name, field),
                 fmt::format("it goes from {} to {}", low, high));
   }
 };
@@ -77,12 +79,12 @@ struct RangeChecker {
 struct Writer {
   toml::table& table;
   template <class Value>
-  void operator()(const char* name, const Value& field, const char*) const {
-    table.insert_or_assign(name, field);
+  void operator()(const Setting& setting, const Value& field) const {
+    table.insert_or_assign(setting.name, field);
   }
   template <class Number>
-  void operator()(const char* name, Number field, const char*, Number, Number) const {
-    table.insert_or_assign(name, field);
+  void operator()(const Setting& setting, Number field, Number, Number) const {
+    table.insert_or_assign(setting.name, field);
   }
 };
 
@@ -123,54 +125,110 @@ std::string write_settings(const Settings& settings) {
 
 namespace {
 
-// Settings that only one strategy has must be left as they are for the others.
-void check_belongs(const Settings& settings) {
+// A choice in words, whether it was made, and what else somebody may have meant.
+struct Choice {
+  const char* words;
+  bool is_made;
+  const char* otherwise = "";
+};
+
+Choice choice(ReadBy reader, const Settings& s) {
+  const bool mixes = is_mix(s), serves = s.strategy == "server";
+  const auto rule = [&](const char* name) { return mixes && s.mixing == name; };
+  const auto graph = [&](const char* name) { return s.strategy == "mix" && s.graph == name; };
+  const auto codec = [&](const char* name) { return mixes && s.codec == name; };
+  const auto gate = [&](const char* name) { return serves && s.gate == name; };
+  switch (reader) {
+    using enum ReadBy;
+    case everybody:
+      return {"everything", true};
+    case allreduce:
+      return {"strategy allreduce", s.strategy == "allreduce"};
+    case window:
+      return {"strategy pairwise, and mix with graph window",
+              s.strategy == "pairwise" || graph("window"),
+              ", or use backward_passes to sum the gradients of several batches"};
+    case mixing:
+      return {"strategies mix, pairwise, exponential and local", mixes};
+    case mix:
+      return {"strategy mix", s.strategy == "mix"};
+    case tree:
+      return {"strategy mix with graph tree", graph("tree")};
+    case graph_file:
+      return {"strategy mix with graph file", graph("file")};
+    case mean:
+      return {"mixing mean", rule("mean")};
+    case elastic_rules:
+      return {"mixing elastic and elastic-push", rule("elastic") || rule("elastic-push")};
+    case elastic:
+      return {"mixing elastic", rule("elastic")};
+    case push_in_tree:
+      return {"mixing elastic-push with graph tree", rule("elastic-push") && graph("tree")};
+    case outer:
+      return {"mixing outer", rule("outer")};
+    case sampled:
+      return {"mixing sampled", rule("sampled")};
+    case penalty:
+      return {"mixing penalty", rule("penalty")};
+    case bounded:
+      return {"schedule bounded", mixes && s.schedule == "bounded"};
+    case any_codec:
+      return {"codecs other than raw", mixes && s.codec != "raw"};
+    case top_k:
+      return {"codec top-k", codec("top-k")};
+    case threshold:
+      return {"codec threshold", codec("threshold")};
+    case server:
+      return {"strategy server", serves};
+    case ssp:
+      return {"strategy server with gate ssp", gate("ssp")};
+    case value:
+      return {"strategy server with gate value", gate("value")};
+    case quorum:
+      return {"strategy server with gate quorum", gate("quorum")};
+    case epoch:
+      return {"strategy server with gate epoch", gate("epoch")};
+    case compensate:
+      return {"strategy server with staleness compensate", serves && s.staleness == "compensate"};
+    case momentum:
+      return {"optimizers sgd and nesterov", is_one_of(s.optimizer, "sgd, nesterov")};
+    case dirichlet:
+      return {"shards dirichlet", s.shards == "dirichlet"};
+  }
+  return {"nothing", false};
+}
+
+// What somebody has changed, somebody must read.
+struct UseChecker {
+  const Settings& settings;
+  const std::map<std::string, std::string>& usual;
+
+  template <class Value, class... Range>
+  void operator()(const Setting& setting, const Value& field, Range...) const {
+    const std::string value = fmt::format("{}", field);
+    const std::string& fallback = usual.at(setting.name);
+    const Choice needed = choice(setting.read_by, settings);
+    if (needed.is_made || value == fallback) return;
+    throw Error(fmt::format("{} = {} has no effect here: it goes with {}", setting.name, value,
+                            needed.words),
+                (fallback.empty() ? "leave it out" : fmt::format("leave it at {}", fallback)) +
+                    needed.otherwise);
+  }
+};
+
+struct Collector {
+  std::map<std::string, std::string>& values;
+  template <class Value, class... Range>
+  void operator()(const Setting& setting, const Value& field, Range...) const {
+    values[setting.name] = fmt::format("{}", field);
+  }
+};
+
+void check_use(const Settings& settings) {
   const Settings defaults;
-  const std::string& strategy = settings.strategy;
-  const bool window = strategy == "pairwise" || (strategy == "mix" && settings.graph == "window");
-  if (!window && settings.passes != 1) {
-    throw Error(fmt::format("passes = {} goes with pairwise and graph window, not with {}",
-                            settings.passes, strategy == "mix" ? settings.graph : strategy),
-                "leave it out, or use backward_passes to sum the gradients of several batches");
-  }
-  if (strategy != "mix" && (settings.graph != defaults.graph || settings.mixing != "mean" ||
-                            settings.schedule != "sync")) {
-    throw Error(fmt::format("graph, mixing and schedule go with mix, not with {}", strategy),
-                "leave them out, or use strategy mix");
-  }
-  const bool of_mix = settings.codec != "raw" || settings.overlap ||
-                      settings.probability != defaults.probability || settings.compute_ratio != 0 ||
-                      settings.mixing_step != defaults.mixing_step;
-  if (!is_mix(settings) && of_mix) {
-    throw Error(fmt::format("codec, overlap, probability, compute_ratio and mixing_step go with "
-                            "mix, pairwise, exponential and local, not with {}",
-                            strategy),
-                "leave them out, or use strategy mix");
-  }
-  if (is_one_of(strategy, "allreduce, server, ring-leader, single") && settings.period != 1) {
-    throw Error(fmt::format("period = {} has no meaning for {}", settings.period, strategy),
-                strategy == "single"
-                    ? "leave it out"
-                    : "gradients are exchanged at every step; use strategy local for an "
-                      "average over all every period-th step");
-  }
-  if (strategy != "allreduce" && settings.exchange != "ring") {
-    throw Error(
-        fmt::format("exchange = {} goes with allreduce, not with {}", settings.exchange, strategy),
-        "leave it out");
-  }
-  const bool of_server =
-      settings.servers != defaults.servers || settings.placement != defaults.placement ||
-      settings.group != defaults.group || settings.gate != defaults.gate || settings.eager ||
-      settings.factors || settings.lag != defaults.lag ||
-      settings.push_every != defaults.push_every || settings.fetch_every != defaults.fetch_every ||
-      settings.staleness != defaults.staleness;
-  if (strategy != "server" && of_server) {
-    throw Error(fmt::format("servers, placement, group, gate, staleness, eager, factors, lag, "
-                            "push_every and fetch_every go with server, not with {}",
-                            strategy),
-                "leave them out, or use strategy server");
-  }
+  std::map<std::string, std::string> usual;
+  visit_settings(defaults, Collector{usual});
+  visit_settings(settings, UseChecker{settings, usual});
 }
 
 void check_servers(const Settings& settings) {
@@ -235,7 +293,7 @@ void check_settings(const Settings& settings) {
   visit_settings(settings, RangeChecker{});
   check_name("strategy", settings.strategy, kStrategyNames);
   find_allreduce(settings.exchange);
-  check_belongs(settings);
+  check_use(settings);
   if (settings.passes > std::max(1, workers - 1)) {
     throw Error(fmt::format("passes = {} needs more than {} workers", settings.passes, workers),
                 workers < 3
@@ -273,33 +331,7 @@ std::optional<SlowWorker> slow_worker(const Settings& settings) {
   return slow;
 }
 
-namespace {
-
-// A setting of one gate that was changed although another gate is in use.
-std::optional<std::string> unused_gate_setting(const Settings& settings) {
-  struct Belonging {
-    const char* name;
-    bool is_changed;
-    const char* gate;
-  };
-  const Settings usual;
-  for (const Belonging& setting : {
-           Belonging{"delay_bound", settings.delay_bound != usual.delay_bound, "ssp"},
-           Belonging{"value_bound", settings.value_bound != usual.value_bound, "value"},
-           Belonging{"quorum", settings.quorum != usual.quorum, "quorum"},
-           Belonging{"epoch_share", settings.epoch_share != usual.epoch_share, "epoch"},
-       }) {
-    if (!setting.is_changed || settings.gate == setting.gate) continue;
-    return fmt::format("{} has no effect: it is for gate {}, and the gate is {}", setting.name,
-                       setting.gate, settings.gate);
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 std::optional<std::string> advice(const Settings& settings) {
-  if (settings.strategy == "server") return unused_gate_setting(settings);
   if (is_one_of(settings.codec, "top-k, threshold") && settings.mixing == "mean" &&
       settings.mixing_step > 0.2) {
     return fmt::format(

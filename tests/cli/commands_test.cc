@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "strategy/settings.h"
 #include "tests/cli/starling_program.h"
 
 namespace starling {
@@ -217,10 +218,97 @@ TEST(BenchExchange, RefusesWhatCannotBeMeasured) {
   }
 }
 
+// A setting that only the built-in trainer reads has no flag there; all others have.
+struct Unlaunched {
+  const std::string& help;
+  template <class... Anything>
+  void operator()(const Setting& setting, const Anything&...) const {
+    std::string flag = std::string("  --") + setting.name + " ";
+    std::ranges::replace(flag, '_', '-');
+    const bool is_there =
+        setting.name == std::string("workers") || help.find(flag) != std::string::npos;
+    EXPECT_EQ(is_there, setting.section != Section::trained) << flag;
+  }
+};
+
+TEST(Launch, HasAFlagForEverySettingThatAProgramOfOnesOwnCanUse) {
+  const Ran ran = starling_program({"launch", "--help"});
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const Settings defaults;
+  visit_settings(defaults, Unlaunched{ran.out});
+}
+
+TEST(Launch, HandsDecentralSettingsOn) {
+  Words words = {"launch",
+                 "-n",
+                 "2",
+                 "--strategy",
+                 "mix",
+                 "--graph",
+                 "mesh",
+                 "--mixing",
+                 "elastic",
+                 "--schedule",
+                 "async",
+                 "--alpha",
+                 "0.125",
+                 "--",
+                 "/bin/sh",
+                 "-c",
+                 "echo \"$STARLING_SETTINGS\""};
+  const Ran ran = starling_program(words);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  for (const char* line : {"graph = ", "mesh", "elastic", "async", "alpha = 0.125"}) {
+    EXPECT_NE(ran.out.find(line), std::string::npos) << ran.out;
+  }
+}
+
+TEST(Launch, NamesTheFlagThatDoesNotExist) {
+  for (const Words& flags : {Words{"--grap", "mesh"}, {"--grap=mesh"}, {"--grap"}}) {
+    Words words = {"launch", "-n", "2"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", "./prog", "--its", "argument"});
+    const Ran ran = starling_program(words);
+    EXPECT_EQ(ran.status, "exit 2") << spoken(words);
+    EXPECT_NE(ran.err.find("--grap"), std::string::npos) << ran.err;
+    EXPECT_EQ(ran.err.find("prog"), std::string::npos) << ran.err;
+    EXPECT_EQ(ran.err.find("its"), std::string::npos) << ran.err;
+  }
+}
+
+TEST(Launch, HandsTheArgumentsBehindTheDashesOn) {
+  const Ran ran = starling_program({"launch", "-n", "1", "--", "echo", "-n", "--graph", "--", "x"});
+  EXPECT_EQ(ran.status, "exit 0") << ran.err;
+  EXPECT_EQ(ran.out, "--graph -- x");
+}
+
+TEST(Launch, RefusesASecretThatEverybodyCanRead) {
+  const TemporaryFolder folder;
+  const std::filesystem::path secret = folder.path() / "secret";
+  std::ofstream(secret) << "correct horse battery staple\n";
+  using enum std::filesystem::perms;
+  for (const auto open : {others_read, others_write, others_all}) {
+    std::filesystem::permissions(secret, owner_read | owner_write | open);
+    const Ran ran = starling_program({"launch", "--machines", "2", "--rendezvous", "127.0.0.1:1",
+                                      "--secret-file", secret.string(), "--", "true"});
+    EXPECT_EQ(ran.status, "exit 1") << ran.out;
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.err;
+    EXPECT_NE(ran.err.find("run `chmod o= " + secret.string() + "`"), std::string::npos) << ran.err;
+  }
+}
+
+TEST(Commands, SayThatTheirOutputDidNotFit) {
+  Process process({"/bin/sh", "-c", "exec '" STARLING_PROGRAM "' systems > /dev/full"});
+  EXPECT_EQ(process.wait(60s), "exit 1");
+  EXPECT_EQ(process.err(), "error: cannot write the output: No space left on device\n");
+}
+
 TEST(Launch, RefusesWhatCannotBeLaunched) {
   const std::vector<std::pair<Words, const char*>> all = {
       {{"--strategy", "nosuch"}, "there is no strategy 'nosuch'; there are allreduce"},
       {{"--passes", "9"}, "passes = 9 needs more than 2 workers"},
+      {{"--strategy", "allreduce", "--delay-bound", "9"},
+       "delay_bound = 9 has no effect here: it goes with strategy server with gate ssp"},
       {{"--system", "nosuch"}, "there is no system 'nosuch'"},
       {{"--machines", "2"}, "--rendezvous and --secret-file"},
       {{"--machines", "2", "--machine", "2"}, "--machine 2 cannot be"},

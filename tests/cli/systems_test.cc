@@ -182,7 +182,7 @@ TEST_F(TrainedSystems, RefuseWrongSettingsInOneLine) {
        {"--servers -1", "a whole number from 0 to 4096"}},
       {{"--strategy", "server", "--placement", "workers", "--servers", "5"},
        {"5 servers do not fit on 4 workers", "1 to 4"}},
-      {{"--servers", "2"}, {"servers", "go with server, not with pairwise", "strategy server"}},
+      {{"--servers", "2"}, {"servers = 2 has no effect here", "strategy server"}},
       {{"--strategy", "server", "--gate", "quorum", "--quorum", "9"},
        {"quorum = 9", "4 workers", "from 1 to 4"}},
       {{"--strategy", "server", "--replicas", "2"}, {"replicas = 2", "as many as servers"}},

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 
 namespace starling {
 namespace {
@@ -34,15 +35,15 @@ std::string read_error(const std::string& toml) {
 // Every setting's value as text.
 struct Collector {
   std::map<std::string, std::string>& values;
-  void operator()(const char* name, const std::string& value, const char*) const {
-    values[name] = value;
+  void operator()(const Setting& setting, const std::string& value) const {
+    values[setting.name] = value;
   }
-  void operator()(const char* name, bool value, const char*) const {
-    values[name] = value ? "true" : "false";
+  void operator()(const Setting& setting, bool value) const {
+    values[setting.name] = value ? "true" : "false";
   }
   template <class Number>
-  void operator()(const char* name, Number value, const char*, Number, Number) const {
-    values[name] = fmt::format("{}", value);  // as many digits as it takes to read it back
+  void operator()(const Setting& setting, Number value, Number, Number) const {
+    values[setting.name] = fmt::format("{}", value);  // as many digits as it takes to read it back
   }
 };
 
@@ -55,14 +56,14 @@ std::map<std::string, std::string> values_of(const Settings& settings) {
 // Gives every setting a value of its own that is not its default.
 struct Filler {
   int& count;
-  void operator()(const char* name, std::string& value, const char*) const {
-    value = fmt::format("{} \"{}\" 'a' \\b\\n ü\n\t{}", value, name, ++count);
+  void operator()(const Setting& setting, std::string& value) const {
+    value = fmt::format("{} \"{}\" 'a' \\b\\n ü\n\t{}", value, setting.name, ++count);
   }
-  void operator()(const char*, bool& value, const char*) const { value = !value; }
-  void operator()(const char*, int& value, const char*, int low, int high) const {
+  void operator()(const Setting&, bool& value) const { value = !value; }
+  void operator()(const Setting&, int& value, int low, int high) const {
     value = value == low ? high : low;
   }
-  void operator()(const char*, double& value, const char*, double low, double high) const {
+  void operator()(const Setting&, double& value, double low, double high) const {
     value = low + (high - low) / (3 + ++count);
   }
 };
@@ -161,37 +162,38 @@ struct Spoiler {
   void accept(const char* name, const std::string& value) const {
     EXPECT_EQ(read_error(fmt::format("{} = {}", name, value)), "no error") << name;
   }
-  void operator()(const char* name, const std::string&, const char*) const {
+  void operator()(const Setting& setting, const std::string&) const {
     for (const char* value : {"3", "1.5", "true", "[\"a\"]", "1979-05-27"}) {
-      refuse(name, value, "must be a text in quotes");
+      refuse(setting.name, value, "must be a text in quotes");
     }
-    accept(name, "\"\"");
+    accept(setting.name, "\"\"");
   }
-  void operator()(const char* name, bool, const char*) const {
+  void operator()(const Setting& setting, bool) const {
     for (const char* value : {"\"true\"", "1", "0.0", "[true]"}) {
-      refuse(name, value, "must be true or false");
+      refuse(setting.name, value, "must be true or false");
     }
-    accept(name, "true");
-    accept(name, "false");
+    accept(setting.name, "true");
+    accept(setting.name, "false");
   }
-  void operator()(const char* name, int, const char*, int low, int high) const {
+  void operator()(const Setting& setting, int, int low, int high) const {
     const std::string why = fmt::format("must be a whole number from {} to {}", low, high);
-    for (const char* value : {"\"3\"", "1.5", "3.0", "true", "[3]"}) refuse(name, value, why);
-    refuse(name, fmt::format("{}", low - 1), why);
-    refuse(name, fmt::format("{}", high + 1LL), why);
-    refuse(name, "4294967297", why);  // 1 in 32 bits
-    accept(name, fmt::format("{}", low));
-    accept(name, fmt::format("{}", high));
+    for (const char* value : {"\"3\"", "1.5", "3.0", "true", "[3]"})
+      refuse(setting.name, value, why);
+    refuse(setting.name, fmt::format("{}", low - 1), why);
+    refuse(setting.name, fmt::format("{}", high + 1LL), why);
+    refuse(setting.name, "4294967297", why);  // 1 in 32 bits
+    accept(setting.name, fmt::format("{}", low));
+    accept(setting.name, fmt::format("{}", high));
   }
-  void operator()(const char* name, double, const char*, double low, double high) const {
+  void operator()(const Setting& setting, double, double low, double high) const {
     const std::string why = fmt::format("must be a number from {} to {}", low, high);
     for (const char* value : {"\"0.5\"", "true", "[0.5]", "nan", "inf", "-inf"}) {
-      refuse(name, value, why);
+      refuse(setting.name, value, why);
     }
-    refuse(name, fmt::format("{:.6f}", low - 1e-6), why);
-    refuse(name, fmt::format("{:.6f}", high + std::max(1e-6, 1e-9 * high)), why);
-    accept(name, fmt::format("{}", low));
-    accept(name, fmt::format("{}", high));
+    refuse(setting.name, fmt::format("{:.6f}", low - 1e-6), why);
+    refuse(setting.name, fmt::format("{:.6f}", high + std::max(1e-6, 1e-9 * high)), why);
+    accept(setting.name, fmt::format("{}", low));
+    accept(setting.name, fmt::format("{}", high));
   }
 };
 
@@ -253,10 +255,9 @@ TEST(CheckSettings, RefusesAnExchangeThatIsNone) {
 TEST(CheckSettings, RefusesPassesWithoutPairwise) {
   for (const char* strategy : {"allreduce", "exponential", "local", "single"}) {
     EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.passes = 2; }),
-              fmt::format("passes = 2 goes with pairwise and graph window, not with {}; leave it "
-                          "out, or use "
-                          "backward_passes to sum the gradients of several batches",
-                          strategy));
+              "passes = 2 has no effect here: it goes with strategy pairwise, and mix with graph "
+              "window; leave it at 1, or use backward_passes to sum the gradients of several "
+              "batches");
   }
 }
 
@@ -270,19 +271,102 @@ TEST(CheckSettings, RefusesMorePassesThanThereAreOthers) {
 }
 
 TEST(CheckSettings, RefusesAPeriodWhereItHasNoMeaning) {
-  EXPECT_EQ(check([](Settings& s) { s.strategy = "single", s.period = 2; }),
-            "period = 2 has no meaning for single; leave it out");
-  EXPECT_EQ(check([](Settings& s) { s.strategy = "allreduce", s.period = 2; }),
-            "period = 2 has no meaning for allreduce; gradients are exchanged at every step; use "
-            "strategy local for an average over all every period-th step");
+  for (const char* strategy : {"single", "allreduce", "server", "ring-leader"}) {
+    EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.period = 2; }),
+              "period = 2 has no effect here: it goes with strategies mix, pairwise, exponential "
+              "and local; leave it at 1");
+  }
 }
 
 TEST(CheckSettings, RefusesAnExchangeWithoutAllreduce) {
   for (const char* strategy : {"pairwise", "exponential", "local", "single"}) {
     EXPECT_EQ(
         check([&](Settings& s) { s.strategy = strategy, s.exchange = "tree"; }),
-        fmt::format("exchange = tree goes with allreduce, not with {}; leave it out", strategy));
+        "exchange = tree has no effect here: it goes with strategy allreduce; leave it at ring");
   }
+}
+
+using Changes = std::vector<std::pair<std::string, std::string>>;
+
+// Every setting is in the list, or read by everybody, or tested elsewhere.
+struct Listed {
+  const Changes& all;
+  template <class... Value>
+  void operator()(const Setting& setting, const Value&...) const {
+    const std::string name = setting.name;
+    const bool listed = std::ranges::any_of(
+        all, [&](const auto& each) { return each.first.starts_with(name + " "); });
+    const bool elsewhere = name == "graph_file" || name == "replicas";
+    EXPECT_EQ(listed || elsewhere, setting.read_by != ReadBy::everybody) << name;
+  }
+};
+
+// One setting that is changed, and what makes it one that is read.
+TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
+  const std::string mix = "strategy = 'mix'\n", server = "strategy = 'server'\n";
+  const std::string async = mix + "schedule = 'async'\n";
+  const Changes all = {
+      {"passes = 2", mix},
+      {"period = 2", "strategy = 'local'"},
+      {"exchange = 'tree'", "strategy = 'allreduce'"},
+      {"graph = 'mesh'", mix},
+      {"arity = 3", mix + "graph = 'tree'"},
+      {"mixing = 'outer'", mix},
+      {"mixing_step = 0.1", "strategy = 'exponential'"},
+      {"alpha = 0.1", async + "mixing = 'elastic'"},
+      {"alpha = 0.1", async + "mixing = 'elastic-push'"},
+      {"beta = 0.1", async + "mixing = 'elastic'"},
+      {"period_down = 6", async + "graph = 'tree'\nmixing = 'elastic-push'"},
+      {"outer_lr = 0.1", mix + "mixing = 'outer'"},
+      {"outer_momentum = 0.1", mix + "mixing = 'outer'"},
+      {"client_share = 0.5", mix + "graph = 'star'\nmixing = 'sampled'"},
+      {"penalty = 0.5", async + "graph = 'star'\nmixing = 'penalty'"},
+      {"schedule = 'async'", mix},
+      {"probability = 0.5", "strategy = 'pairwise'"},
+      {"compute_ratio = 5", "strategy = 'pairwise'"},
+      {"ahead_bound = 3", mix + "schedule = 'bounded'"},
+      {"overlap = true", "strategy = 'pairwise'"},
+      {"codec = 'half'", "strategy = 'pairwise'"},
+      {"codec_share = 0.1", "codec = 'top-k'"},
+      {"codec_threshold = 0.1", "codec = 'threshold'"},
+      {"codec_adaptive = true", "codec = 'threshold'"},
+      {"codec_entropy = true", "codec = 'half'"},
+      {"servers = 2", server},
+      {"placement = 'workers'", server},
+      {"group = 2", server},
+      {"gate = 'async'", server},
+      {"delay_bound = 9", server + "gate = 'ssp'"},
+      {"value_bound = 9", server + "gate = 'value'"},
+      {"quorum = 2", server + "gate = 'quorum'"},
+      {"epoch_share = 0.5", server + "gate = 'epoch'"},
+      {"staleness = 'scale'", server},
+      {"compensation = 0.5", server + "staleness = 'compensate'"},
+      {"push_every = 2", server},
+      {"fetch_every = 2", server},
+      {"lag = 1", server},
+      {"eager = true", server},
+      {"factors = true", server},
+      {"momentum = 0.1", "optimizer = 'nesterov'"},
+      {"shard_alpha = 0.1", "shards = 'dirichlet'"},
+  };
+  const std::string nobody = "strategy = 'single'\noptimizer = 'adam'\n";
+  for (const auto& [changed, with] : all) {
+    const auto checked = [&, change = changed](const std::string& rest) {
+      return error_of([&] {
+        Settings settings;
+        read_settings(rest + "\n" + change, "test.toml", settings);
+        check_settings(settings);
+      });
+    };
+    EXPECT_EQ(checked(with), "no error") << changed;
+    const std::string error = checked(nobody);
+    const std::string name = changed.substr(0, changed.find(' '));
+    EXPECT_EQ(error.find(name + " = "), 0u) << error;
+    EXPECT_NE(error.find(" has no effect here: it goes with "), std::string::npos) << error;
+    EXPECT_NE(error.find("; leave it at "), std::string::npos) << error;
+  }
+  const Settings defaults;
+  visit_settings(defaults, Listed{all});
 }
 
 TEST(CheckSettings, RefusesAnOptimizerOrDataSetThatIsNone) {
@@ -344,10 +428,8 @@ TEST(CheckSettings, RefusesWhatServersCannotDo) {
       check_server([](Settings& s) { s.factors = true, s.push_every = 2; }),
       "factors are of one batch of one worker; leave out push_every, lag, backward_passes and "
       "group, or factors");
-  EXPECT_EQ(
-      check([](Settings& s) { s.gate = "async"; }),
-      "servers, placement, group, gate, staleness, eager, factors, lag, push_every and "
-      "fetch_every go with server, not with pairwise; leave them out, or use strategy server");
+  EXPECT_EQ(check([](Settings& s) { s.gate = "async"; }),
+            "gate = async has no effect here: it goes with strategy server; leave it at bsp");
 }
 
 // Mixing
@@ -442,17 +524,15 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
             }),
             "period_down = 6 is no multiple of period = 4; make it one");
   EXPECT_EQ(check_mixing([](Settings& s) { s.period_down = 6; }),
-            "period_down = 6 goes with elastic-push in a tree; leave it out, or use mixing "
-            "elastic-push and graph tree");
+            "period_down = 6 has no effect here: it goes with mixing elastic-push with graph tree; "
+            "leave it at 0");
   for (const char* strategy : {"pairwise", "allreduce", "single"}) {
     EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.graph = "mesh"; }),
-              fmt::format("graph, mixing and schedule go with mix, not with {}; leave them out, or "
-                          "use strategy mix",
-                          strategy));
+              "graph = mesh has no effect here: it goes with strategy mix; leave it at window");
   }
   EXPECT_EQ(check([](Settings& s) { s.strategy = "allreduce", s.codec = "half"; }),
-            "codec, overlap, probability, compute_ratio and mixing_step go with mix, pairwise, "
-            "exponential and local, not with allreduce; leave them out, or use strategy mix");
+            "codec = half has no effect here: it goes with strategies mix, pairwise, exponential "
+            "and local; leave it at raw");
 }
 
 TEST(CheckSettings, RefusesAGraphFileThatIsMissingOrConnectsNotAll) {
@@ -461,15 +541,16 @@ TEST(CheckSettings, RefusesAGraphFileThatIsMissingOrConnectsNotAll) {
   };
   EXPECT_EQ(check_graph(""), "graph = file needs a file; name it with graph_file");
   EXPECT_EQ(check_mixing([](Settings& s) { s.graph_file = "a.txt"; }),
-            "graph_file goes with graph file, not with window; leave it out, or use graph file");
-  const std::string path = testing::TempDir() + "/settings_graph.txt";
+            "graph_file = a.txt has no effect here: it goes with strategy mix with graph file; "
+            "leave it out");
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "graph.txt";
   const auto one_line_with_remedy = [&](const std::string& error) {
     EXPECT_NE(error, "no error");
     EXPECT_EQ(error.find('\n'), std::string::npos) << error;
     EXPECT_NE(error.find("; "), std::string::npos) << error;
     EXPECT_NE(error.find(path), std::string::npos) << error;
   };
-  std::filesystem::remove(path);
   one_line_with_remedy(check_graph(path));
   for (const char* graph : {"0 1\n2 3\n", "0 -> 1\n1 -> 2\n2 -> 3\n", "0 1\n1 2\n2 9\n"}) {
     std::ofstream(path) << graph;
@@ -532,27 +613,6 @@ TEST(Advice, SaysWhenAveragingOverAllSendsLess) {
   EXPECT_EQ(advice(settings),
             "passes = 2 sends 2.00 times the weights a round; averaging over all 4 workers (passes "
             "= 3) sends only 1.50 times");
-}
-
-TEST(Advice, SaysWhichSettingBelongsToAnotherGate) {
-  Settings settings;
-  settings.strategy = "server";
-  settings.delay_bound = 7;
-  EXPECT_EQ(advice(settings), "delay_bound has no effect: it is for gate ssp, and the gate is bsp");
-  settings.gate = "ssp";
-  EXPECT_EQ(advice(settings), std::nullopt);
-  settings.quorum = 2;
-  EXPECT_EQ(advice(settings), "quorum has no effect: it is for gate quorum, and the gate is ssp");
-  settings = {};
-  settings.strategy = "server";
-  settings.value_bound = 1;
-  EXPECT_EQ(advice(settings),
-            "value_bound has no effect: it is for gate value, and the gate is bsp");
-  settings = {};
-  settings.strategy = "server";
-  settings.epoch_share = 0.5;
-  EXPECT_EQ(advice(settings),
-            "epoch_share has no effect: it is for gate epoch, and the gate is bsp");
 }
 
 TEST(Advice, IsSilentWhereThereIsNothingToGain) {
