@@ -1,10 +1,10 @@
 // starling measure: a grid of runs, measured alike and put side by side in one table.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 
 #include "base/error.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/ddp_peer.h"
 #include "cli/measure_grids.h"
@@ -98,12 +98,7 @@ std::string paragraph(const std::string& text) { return text.empty() ? "" : text
 
 void save(const MeasuredGrid& measured, const std::filesystem::path& folder) {
   const auto write = [&](const char* name, const std::string& text) {
-    std::ofstream file(folder / name);
-    file << text << std::flush;
-    if (!file) {
-      throw Error(fmt::format("cannot write to {}", folder.string()),
-                  "choose another folder with --folder");
-    }
+    write_whole_file(folder / name, text);
   };
   std::error_code shown_by_write;
   std::filesystem::create_directories(folder, shown_by_write);

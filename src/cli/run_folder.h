@@ -29,13 +29,21 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // Files a worker's event, if it is of a kind that is kept.
+  // Files a worker's event, if it is of a kind that is kept. What cannot be written is lost, and
+  // missing() says so: a full disk should not end a training.
   void record(int rank, const nlohmann::json& event);
+  // Throws Error if the summary cannot be written, or, when it has been, if something else is
+  // missing.
   void finish(const nlohmann::json& summary);
+
+  // Remembers the first thing that is not as complete as it should be.
+  void miss(const std::string& what);
+  const std::string& missing() const { return missing_; }
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void append(std::ofstream& file, const char* name, const nlohmann::json& row);
   void log_scalar(const std::string& tag, const nlohmann::json& event, const char* key);
 
   std::filesystem::path path_;
@@ -45,6 +53,7 @@ class RunFolder {
   std::ofstream network_;
   std::optional<TensorBoardLog> tensorboard_;
   std::int64_t step_ = 0;  // of the lead, when it last reported
+  std::string missing_;
 };
 
 // runs/2026-01-31-120000-WHAT, or with a number behind it if that exists.

@@ -49,6 +49,19 @@ Settings settings_for_workers(TrainingPlan& plan) {
   return settings;
 }
 
+void write_timeline(RunFolder& folder, RunBar& bar) {
+  try {
+    const std::uint64_t left_out = join_timeline(folder.path());
+    bar.say(fmt::format("timeline: {}, for ui.perfetto.dev{}",
+                        (folder.path() / "timeline.json").string(),
+                        left_out == 0 ? ""
+                                      : fmt::format("; {} spans at the end had no place in it",
+                                                    format_count(static_cast<double>(left_out)))));
+  } catch (const Error& error) {
+    folder.miss(error.what());  // no reason to do without a summary
+  }
+}
+
 }  // namespace
 
 json run_training(TrainingPlan plan) {
@@ -70,7 +83,11 @@ json run_training(TrainingPlan plan) {
     const std::string kind = event.value("event", "");
     if (kind == "result" && result.is_null()) result = event;
     if (kind == "served") served[rank] = event;
+    const bool was_complete = folder.missing().empty();
     folder.record(rank, event);
+    if (was_complete && !folder.missing().empty()) {
+      bar.say(fmt::format("error: {}; the training goes on", folder.missing()));
+    }
     bar.take(event);
   };
   const auto take_end = [&](int rank, const std::string& reason) {
@@ -79,14 +96,7 @@ json run_training(TrainingPlan plan) {
   };
   const LaunchResult outcome = launch(plan.launch, take_event, take_end);
   live.finish(outcome.interrupted ? "" : outcome.error);
-  if (plan.timeline) {
-    const std::uint64_t left_out = join_timeline(folder.path());
-    bar.say(fmt::format("timeline: {}, for ui.perfetto.dev{}",
-                        (folder.path() / "timeline.json").string(),
-                        left_out == 0 ? ""
-                                      : fmt::format("; {} spans at the end had no place in it",
-                                                    format_count(static_cast<double>(left_out)))));
-  }
+  if (plan.timeline) write_timeline(folder, bar);
   if (outcome.interrupted) {
     bar.say("error: " + outcome.error);
     throw CLI::RuntimeError(outcome.exit_code);

@@ -1,12 +1,17 @@
 #include "net/timeline_file.h"
 
 #include <fmt/format.h>
+#include <string.h>
 
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
-#include "base/error.h"
+#include "base/log.h"
+#include "base/whole_file.h"
 
 namespace starling {
 
@@ -75,16 +80,22 @@ TimelineFile::~TimelineFile() {
     file << event << "\n";
   }
   if (comm_.timeline().left_out() > 0) file << json{{"left_out", comm_.timeline().left_out()}};
+  file << std::flush;
+  if (!file) spdlog::error("this rank's part of the timeline is lost: {}", ::strerror(errno));
 }
 
 std::uint64_t join_timeline(const std::filesystem::path& folder) {
   std::uint64_t left_out = 0;
-  std::ofstream whole(folder / "timeline.json");
-  whole << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-  const char* between = "\n";
+  std::vector<std::filesystem::path> parts;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (!entry.path().filename().string().starts_with(kPartPrefix)) continue;
-    std::ifstream part(entry.path());
+    if (entry.path().filename().string().starts_with(kPartPrefix)) parts.push_back(entry.path());
+  }
+  WholeFile whole(folder / "timeline.json");
+  constexpr std::size_t kEnoughToWrite = 1 << 20;
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  const char* between = "\n";
+  for (const std::filesystem::path& path : parts) {
+    std::ifstream part(path);
     for (std::string line; std::getline(part, line);) {
       const json event = json::parse(line, nullptr, false);
       if (!event.is_object()) continue;  // the last one of a worker that was killed
@@ -92,12 +103,13 @@ std::uint64_t join_timeline(const std::filesystem::path& folder) {
         left_out += event["left_out"].get<std::uint64_t>();
         continue;
       }
-      whole << std::exchange(between, ",\n") << line;
+      text += std::exchange(between, ",\n") + line;
+      if (text.size() > kEnoughToWrite) whole.write(std::exchange(text, ""));
     }
-    std::filesystem::remove(entry.path());
   }
-  whole << "\n]}\n" << std::flush;
-  if (!whole) throw Error(fmt::format("cannot write {}", (folder / "timeline.json").string()));
+  whole.write(text + "\n]}\n");
+  whole.commit();
+  for (const std::filesystem::path& path : parts) std::filesystem::remove(path);
   return left_out;
 }
 

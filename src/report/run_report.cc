@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 
-#include "base/error.h"
 #include "base/units.h"
+#include "base/whole_file.h"
 #include "report/escape.h"
 
 namespace starling {
@@ -295,12 +294,7 @@ RunReport report_on(std::span<const RunData> runs, std::size_t baseline) {
 
 void write_report(const RunReport& report, const std::filesystem::path& folder) {
   const auto write = [&](const std::string& name, const std::string& text) {
-    std::ofstream stream(folder / name);
-    stream << text << std::flush;
-    if (!stream) {
-      throw Error(fmt::format("cannot write {}", (folder / name).string()),
-                  "choose another folder");
-    }
+    write_whole_file(folder / name, text);
   };
   std::error_code shown_by_write;
   std::filesystem::create_directories(folder, shown_by_write);

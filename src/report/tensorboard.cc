@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "report/crc32c.h"
@@ -16,6 +17,9 @@
 namespace starling {
 
 namespace {
+
+// TensorBoard looks for tfevents in a name, and takes any end of it.
+constexpr const char* kOwnSuffix = ".starling";
 
 template <class Word>
 void put_little_endian(std::string& out, Word word) {
@@ -69,7 +73,8 @@ TensorBoardLog::TensorBoardLog(const std::filesystem::path& folder) {
   auto seconds = static_cast<std::int64_t>(now.count());
   std::filesystem::path path;
   do {
-    path = folder / fmt::format("events.out.tfevents.{:010}.{}", seconds++, host_name());
+    path =
+        folder / fmt::format("events.out.tfevents.{:010}.{}{}", seconds++, host_name(), kOwnSuffix);
   } while (std::filesystem::exists(path));
   file_.open(path, std::ios::binary);
   if (file_) write(event(now.count(), 0, 3, "brain.Event:2"));
@@ -77,6 +82,17 @@ TensorBoardLog::TensorBoardLog(const std::filesystem::path& folder) {
     throw Error(fmt::format("cannot write {}: {}", path.string(), ::strerror(errno)),
                 "give a folder that exists, may be written to, and has space left");
   }
+}
+
+void TensorBoardLog::remove_from(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> own;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("events.out.tfevents.") && name.ends_with(kOwnSuffix)) {
+      own.push_back(entry.path());
+    }
+  }
+  for (const std::filesystem::path& each : own) std::filesystem::remove(each);
 }
 
 void TensorBoardLog::scalar(std::string_view tag, double value, std::int64_t step,

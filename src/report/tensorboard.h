@@ -20,6 +20,11 @@ class TensorBoardLog {
   // One point of the curve `tag` (UTF-8). What cannot be written is lost: a full disk should not
   // end a training.
   void scalar(std::string_view tag, double value, std::int64_t step, double wall_time);
+  // Whether nothing was lost so far.
+  bool is_complete() const { return file_.good(); }
+
+  // Removes the logs that this class has written to a folder, and no others.
+  static void remove_from(const std::filesystem::path& folder);
 
  private:
   void write(std::string_view record);

@@ -1,8 +1,6 @@
 #include "train/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -18,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "base/whole_file.h"
 
 namespace starling {
 
@@ -51,67 +50,6 @@ std::string quoted(const std::string& name) {
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
 // ---- writing
-
-// A file being written beside its final place; it vanishes unless committed.
-class PendingFile {
- public:
-  explicit PendingFile(std::filesystem::path target) : target_(std::move(target)) {
-    // The process id keeps two writers apart; the attempts step over what a killed one left behind.
-    for (int attempt = 0; attempt < 100 && descriptor_ < 0; ++attempt) {
-      pending_ = target_;
-      pending_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
-      descriptor_ = ::open(pending_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (descriptor_ < 0 && errno != EEXIST) break;
-    }
-    if (descriptor_ < 0) fail("create", errno);
-  }
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-  ~PendingFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!committed_) ::unlink(pending_.c_str());
-  }
-
-  void write(ConstBytes bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("write", errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-
-  void commit() {
-    if (::fsync(descriptor_) != 0) fail("sync", errno);
-    const int closed = ::close(descriptor_);
-    descriptor_ = -1;
-    if (closed != 0) fail("close", errno);
-    if (::rename(pending_.c_str(), target_.c_str()) != 0) fail("rename", errno);
-    committed_ = true;
-    sync_folder();
-  }
-
- private:
-  [[noreturn]] void fail(const char* action, int error_number) const {
-    throw Error(fmt::format("cannot save {}: {} failed: {}", target_.string(), action,
-                            reason(error_number)),
-                "check that its folder exists, is writable and has space left");
-  }
-
-  // Makes the new name survive a power cut, where the file system can. The file is safe by now.
-  void sync_folder() const {
-    const auto folder = target_.has_parent_path() ? target_.parent_path() : ".";
-    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return;
-    (void)::fsync(descriptor);
-    ::close(descriptor);
-  }
-
-  std::filesystem::path target_;
-  std::filesystem::path pending_;
-  int descriptor_ = -1;
-  bool committed_ = false;
-};
 
 std::string make_header(std::span<const NamedTensor> tensors,
                         const std::map<std::string, std::string>& metadata) {
@@ -357,7 +295,7 @@ void write_safetensors(const std::filesystem::path& file, std::span<const NamedT
         "cannot save {}: its header of names and metadata has {} bytes, the format allows {}",
         file.string(), length, kMaxHeaderBytes));
   }
-  PendingFile pending(file);
+  WholeFile pending(file);
   pending.write(std::as_bytes(std::span(&length, 1)));
   pending.write(std::as_bytes(std::span(header)));
   for (const NamedTensor& tensor : tensors) pending.write(bytes_of(tensor.values));

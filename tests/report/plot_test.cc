@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 
 namespace starling {
 namespace {
@@ -27,11 +28,11 @@ std::size_t count(const std::string& text, const std::string& part) {
 }
 
 std::string png_of(const std::string& svg) {
-  const auto file = std::filesystem::temp_directory_path() / "starling_plot_test.png";
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "plot.png";
   write_png(svg, file);
   std::ifstream stream(file, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
-  std::filesystem::remove(file);
   return bytes;
 }
 
@@ -88,7 +89,7 @@ TEST(Plot, BecomesPixelsTwiceAsManyAsUnits) {
 
 TEST(Plot, ThatCannotBeWrittenSaysSo) {
   EXPECT_THROW(write_png(Plot{}.svg(), "/nonexistent/plot.png"), Error);
-  EXPECT_THROW(write_png("this is no drawing", "/tmp/never.png"), Error);
+  EXPECT_THROW(write_png("this is no drawing", "never.png"), Error);
 }
 
 TEST(Plot, BarsOfSeveralSeriesStandOnOneAnother) {

@@ -5,6 +5,8 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
+#include "tests/small_files.h"
 
 namespace starling {
 namespace {
@@ -13,11 +15,6 @@ namespace fs = std::filesystem;
 
 class RunFolders : public testing::Test {
  protected:
-  RunFolders() : folder_(fs::temp_directory_path() / "starling_run_report_test") {
-    fs::remove_all(folder_);
-  }
-  ~RunFolders() override { fs::remove_all(folder_); }
-
   fs::path run(const std::string& name, const std::string& metrics, const std::string& network,
                const std::string& summary) {
     fs::create_directories(folder_ / name);
@@ -46,7 +43,8 @@ class RunFolders : public testing::Test {
            "],\"training_bytes_sent\":[" + std::to_string(bytes * 0.8) + "]}";
   }
 
-  fs::path folder_;
+  TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -127,6 +125,16 @@ TEST_F(RunFolders, WithoutDataOrCutOffInALineAreStillReported) {
   const RunReport report = report_on(runs, 0);
   EXPECT_NE(report.comparison.csv().find("cut,(did not end)"), std::string::npos);
   EXPECT_NE(figure(report, "network-1").plot.svg().find("no data"), std::string::npos);
+}
+
+TEST_F(RunFolders, WhoseReportHasNoSpaceKeepTheOneBefore) {
+  const std::vector<RunData> runs = {read_run(whole_run("one", 1000))};
+  const fs::path page = folder_ / "report" / "index.html";
+  write_report(report_on(runs, 0), page.parent_path());
+  const auto bytes = fs::file_size(page);
+  const SmallFiles no_space(1000);
+  EXPECT_THROW(write_report(report_on(runs, 0), page.parent_path()), Error);
+  EXPECT_EQ(fs::file_size(page), bytes);
 }
 
 TEST_F(RunFolders, ThatAreNoneAreRefused) { EXPECT_THROW(read_run(folder_ / "nosuch"), Error); }
