@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
+#include <string>
 #include <thread>
 
 #include "base/error.h"
@@ -39,6 +43,20 @@ bool names_this_machine(std::string host) {
     host.resize(colon);
   }
   return host == "localhost" || host == "[::1]" || host.starts_with("127.");
+}
+
+// The local port of a connection; -1 for any other file.
+int port_at(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return -1;
+  if (address.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  }
+  if (address.ss_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  }
+  return -1;
 }
 
 std::string own_host_name() {
@@ -119,6 +137,11 @@ class LiveServer::Impl {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     server_.stop();
+    // Whoever sends a byte now and then would keep a thread for as long as it likes.
+    while (listening_) {
+      hang_up();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
     thread_.join();
   }
 
@@ -142,11 +165,24 @@ class LiveServer::Impl {
                               address_.host, address_.port),
                   "choose another one with --live ADDRESS:PORT; port 0 takes any that is free");
     }
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
+    listening_ = true;
+    thread_ = std::thread([this] {
+      server_.listen_after_bind();
+      listening_ = false;
+    });
     // A server that is stopped before it runs would not notice.
     const Clock::time_point patience = Clock::now() + kTimeToStart;
     while (!server_.is_running() && Clock::now() < patience) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  // Ends all connections to our port. The library does not tell which they are, but the kernel does.
+  void hang_up() const {
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", gone)) {
+      const int fd = std::stoi(entry.path().filename());
+      if (port_at(fd) == address_.port) ::shutdown(fd, SHUT_RDWR);
     }
   }
 
@@ -177,6 +213,7 @@ class LiveServer::Impl {
   const std::string token_;
   const LiveRun& run_;
   std::atomic<Clock::rep> asked_ = 0;  // when a page last asked for the state
+  std::atomic<bool> listening_ = false;
   httplib::Server server_;
   std::thread thread_;
 };

@@ -31,7 +31,7 @@ class LiveServer {
  public:
   // Throws Error if nobody can listen there. An empty token means that none is asked for.
   LiveServer(const LiveAddress& address, std::string token, const LiveRun& run);
-  // Gives pages that are open a moment to see how the run has ended.
+  // Gives pages that are open a moment to see how the run has ended; then hangs up on everybody.
   ~LiveServer();
 
   // What to open in a browser.

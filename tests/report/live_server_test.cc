@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <thread>
 
 #include "base/error.h"
 
@@ -65,6 +70,38 @@ TEST(LiveServer, ATokenIsAskedForWhereOneIsSet) {
   EXPECT_EQ(get(server, "/metrics?token=")->status, 401);
   EXPECT_EQ(get(server, "/?token=" + token)->status, 200);
   EXPECT_EQ(get(server, "/state", {{"Authorization", "Bearer " + token}})->status, 200);
+}
+
+// Each thread of the server would read on as long as a byte comes now and then.
+TEST(LiveServer, EndsThoughClientsTrickleTheirRequests) {
+  constexpr int kClients = 12;
+  auto server = std::make_unique<LiveServer>(parse_live_address("127.0.0.1:0"), "", some_run());
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port_of(*server)));
+  std::vector<int> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(clients.back(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(::send(clients.back(), "GET / HTTP/1.1\r\nX-Slow: ", 24, MSG_NOSIGNAL), 24);
+  }
+  std::atomic<bool> trickling = true, gave_up = false;
+  std::thread trickle([&] {
+    for (int i = 0; i < 60 && trickling; ++i) {
+      for (int client : clients) ::send(client, "x", 1, MSG_NOSIGNAL);
+      for (int j = 0; j < 50 && trickling; ++j) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
+    gave_up = trickling.load();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until threads are at it
+  server.reset();
+  trickling = false;
+  trickle.join();
+  EXPECT_FALSE(gave_up) << "it waited for as long as they went on";
+  for (int client : clients) ::close(client);
 }
 
 TEST(LiveServer, AskedForATakenPortItSaysSo) {
