@@ -43,6 +43,10 @@ void lab_up(const LabCommand& command) {
     }
   }
   if (!command.memory.empty()) spec.limits.memory_bytes = parse_host_memory(command.memory);
+  if (is_of_a_job(command.name)) {
+    throw Error(fmt::format("--name {} is how a job calls a lab of its own", command.name),
+                "choose one that is not run and a number");
+  }
   const Lab lab = Lab::up(command.name.empty() ? free_name() : command.name, spec);
   if (command.print_json) {
     fmt::print("{}\n", json{{"lab", lab.name()}, {"hosts", lab.hosts()}}.dump());

@@ -316,18 +316,23 @@ bool stands(const std::string& name) {
   return std::ranges::find(labs, name, &Lab::name) != labs.end();
 }
 
-// A job's own lab is called run and the number of the process that made it.
 constexpr std::string_view kOwn = "run";
 
 void take_down_orphans() {
   for (const Lab& lab : Lab::all()) {
-    if (!lab.name().starts_with(kOwn)) continue;
+    if (!is_of_a_job(lab.name())) continue;
     const std::string pid = lab.name().substr(kOwn.size());
     if (!std::filesystem::exists("/proc/" + pid)) lab.down();
   }
 }
 
 }  // namespace
+
+bool is_of_a_job(std::string_view lab_name) {
+  if (!lab_name.starts_with(kOwn)) return false;
+  lab_name.remove_prefix(kOwn.size());
+  return !lab_name.empty() && lab_name.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 LabStay::LabStay(const std::string& name_or_spec, int ranks, const LabLimits& limits) {
   own_ = !stands(name_or_spec);

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,10 @@ class LabStay {
   std::optional<Lab> lab_;
   bool own_ = false;
 };
+
+// Whether it is the name of a job's own lab: run and the number of the process that made it. Nobody
+// else may use such a name: when that process is gone, so is the lab.
+bool is_of_a_job(std::string_view lab_name);
 
 // Whether a job that is given this lab gets one of its own, whose hosts can be slowed down here.
 bool can_slow_hosts(const std::string& name_or_spec);

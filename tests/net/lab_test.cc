@@ -17,6 +17,10 @@
 namespace starling {
 namespace {
 
+// Others may run these tests on the same machine, at the same time.
+const std::string kOurs = "test" + std::to_string(::getpid());
+const std::string kOne = kOurs + "_one", kTwo = kOurs + "_two";
+
 std::set<std::string> interfaces_here() {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/class/net")) {
@@ -75,39 +79,39 @@ class BuiltLab : public testing::Test {
   }
   void TearDown() override {
     for (const Lab& lab : Lab::all()) {
-      if (lab.name().starts_with("test")) lab.down();
+      if (lab.name().starts_with(kOurs)) lab.down();
     }
   }
 };
 
 TEST_F(BuiltLab, StandsUntilItIsTakenDownAndTouchesNothingElse) {
   const auto before = interfaces_here();
-  const Lab lab = Lab::up("test_one", {3, "50mbit"});
+  const Lab lab = Lab::up(kOne, {3, "50mbit"});
   EXPECT_EQ(interfaces_here(), before);
   EXPECT_EQ(lab.hosts(), 3);
   EXPECT_EQ(lab.rate(), "50Mbit");
   EXPECT_EQ(lab.address(2), "10.77.0.3");
   EXPECT_TRUE(lab.processes(0).empty());
-  EXPECT_EQ(Lab::find("test_one").hosts(), 3);
+  EXPECT_EQ(Lab::find(kOne).hosts(), 3);
   lab.down();
-  EXPECT_FALSE(is_up("test_one"));
+  EXPECT_FALSE(is_up(kOne));
   EXPECT_EQ(interfaces_here(), before);
   lab.down();  // again does no harm
 }
 
 TEST_F(BuiltLab, StandsBesideAnother) {
-  const Lab one = Lab::up("test_one", {2, "50mbit"});
-  const Lab two = Lab::up("test_two", {1, "1mbit"});
+  const Lab one = Lab::up(kOne, {2, "50mbit"});
+  const Lab two = Lab::up(kTwo, {1, "1mbit"});
   EXPECT_EQ(two.rate(), "1Mbit");
   one.down();
-  EXPECT_FALSE(is_up("test_one"));
-  EXPECT_TRUE(is_up("test_two"));
+  EXPECT_FALSE(is_up(kOne));
+  EXPECT_TRUE(is_up(kTwo));
 }
 
 TEST_F(BuiltLab, IsNotBuiltTwiceNorUnderAnyName) {
-  Lab::up("test_one", {1, "50mbit"});
-  EXPECT_THROW(Lab::up("test_one", {1, "50mbit"}), Error);
-  EXPECT_EQ(Lab::find("test_one").hosts(), 1);  // the first is unharmed
+  Lab::up(kOne, {1, "50mbit"});
+  EXPECT_THROW(Lab::up(kOne, {1, "50mbit"}), Error);
+  EXPECT_EQ(Lab::find(kOne).hosts(), 1);  // the first is unharmed
   for (const char* name : {"", "a b", "../etc", "A", "x-y"}) {
     EXPECT_THROW(Lab::up(name, {1, "50mbit"}), Error) << name;
   }
@@ -115,28 +119,53 @@ TEST_F(BuiltLab, IsNotBuiltTwiceNorUnderAnyName) {
 }
 
 TEST_F(BuiltLab, ThatCannotBeFinishedLeavesNothingBehind) {
-  EXPECT_THROW(Lab::up("test_one", {2, "nonsense"}), Error);
-  EXPECT_FALSE(is_up("test_one"));
+  EXPECT_THROW(Lab::up(kOne, {2, "nonsense"}), Error);
+  EXPECT_FALSE(is_up(kOne));
 }
 
 TEST_F(BuiltLab, OfAJobEndsWithItAndThoseOfDeadJobsAreTakenAway) {
-  constexpr const char* kDead = "run99999999";  // more than any process number
-  Lab::up(kDead, {1, "50mbit"});
+  // More than any process number.
+  const std::string dead = "run" + std::to_string(99'000'000 + ::getpid());
+  Lab::up(dead, {1, "50mbit"});
   std::string own;
   {
     const LabStay stay("50mbit", 2);
     own = stay.lab().name();
     EXPECT_EQ(stay.lab().hosts(), 2);
-    EXPECT_FALSE(is_up(kDead));
+    EXPECT_FALSE(is_up(dead));
   }
   EXPECT_FALSE(is_up(own));
 }
 
+TEST_F(BuiltLab, OfAnotherJobThatStillRunsStays) {
+  const pid_t job = ::fork();
+  if (job == 0) {
+    for (;;) ::pause();
+  }
+  const Lab lab = Lab::up("run" + std::to_string(job), {1, "50mbit"});
+  { const LabStay stay("50mbit", 1); }
+  EXPECT_TRUE(is_up(lab.name()));
+  lab.down();
+  ::kill(job, SIGKILL);
+  ::waitpid(job, nullptr, 0);
+}
+
+TEST_F(BuiltLab, OfSomebodyStaysThoughItsNameBeginsLikeAJobs) {
+  EXPECT_TRUE(is_of_a_job("run123"));
+  for (const char* name : {"run", "runner", "run_1", "run1a", "lab1", "123"}) {
+    EXPECT_FALSE(is_of_a_job(name)) << name;
+  }
+  const Lab lab = Lab::up("run_" + kOne, {1, "50mbit"});
+  { const LabStay stay("50mbit", 1); }
+  EXPECT_TRUE(is_up(lab.name()));
+  lab.down();
+}
+
 TEST_F(BuiltLab, OfANameStaysWhenTheJobEnds) {
-  Lab::up("test_one", {2, "50mbit"});
-  { const LabStay stay("test_one", 2); }
-  EXPECT_TRUE(is_up("test_one"));
-  EXPECT_THROW(LabStay("test_one", 3), Error);
+  Lab::up(kOne, {2, "50mbit"});
+  { const LabStay stay(kOne, 2); }
+  EXPECT_TRUE(is_up(kOne));
+  EXPECT_THROW(LabStay(kOne, 3), Error);
   EXPECT_THROW(LabStay("2x50mbit", 3), Error);
 }
 
@@ -152,42 +181,42 @@ class SlowLab : public BuiltLab {
 };
 
 TEST_F(SlowLab, KeepsItsLimitsUntilItIsTakenDown) {
-  const Lab lab = Lab::up("test_one", spec());
+  const Lab lab = Lab::up(kOne, spec());
   EXPECT_FALSE(lab.limits(0).any());
   EXPECT_EQ(lab.limits(1).cores, 0.25);
-  EXPECT_EQ(Lab::find("test_one").limits(1).cores, 0.25);
+  EXPECT_EQ(Lab::find(kOne).limits(1).cores, 0.25);
   lab.down();
   EXPECT_FALSE(lab.limits(1).any());
   EXPECT_TRUE(Cgroup::names(lab.name_space(1)).empty());
 }
 
 TEST_F(SlowLab, IsFoundAndTakenDownIfOnlyItsGroupsAreLeft) {
-  Cgroup::make("starling-test_one-3", {.cores = 0.5});
-  ASSERT_TRUE(is_up("test_one"));
-  EXPECT_EQ(Lab::find("test_one").hosts(), 4);
-  EXPECT_THROW(Lab::up("test_one", {1, "50mbit"}), Error);
-  Lab::find("test_one").down();
-  EXPECT_FALSE(is_up("test_one"));
-  EXPECT_TRUE(Cgroup::names("starling-test_one").empty());
+  Cgroup::make("starling-" + kOne + "-3", {.cores = 0.5});
+  ASSERT_TRUE(is_up(kOne));
+  EXPECT_EQ(Lab::find(kOne).hosts(), 4);
+  EXPECT_THROW(Lab::up(kOne, {1, "50mbit"}), Error);
+  Lab::find(kOne).down();
+  EXPECT_FALSE(is_up(kOne));
+  EXPECT_TRUE(Cgroup::names("starling-" + kOne).empty());
 }
 
 TEST_F(SlowLab, LeavesStrangersGroupsAlone) {
-  const Cgroup strangers = Cgroup::make("starling-test_one-database", {.cores = 0.5});
-  EXPECT_FALSE(is_up("test_one"));
-  Lab::up("test_one", spec()).down();
-  EXPECT_EQ(Cgroup::names("starling-test_one").size(), 1u);
+  const Cgroup strangers = Cgroup::make("starling-" + kOne + "-database", {.cores = 0.5});
+  EXPECT_FALSE(is_up(kOne));
+  Lab::up(kOne, spec()).down();
+  EXPECT_EQ(Cgroup::names("starling-" + kOne).size(), 1u);
   strangers.remove();
 }
 
 TEST_F(SlowLab, ThatCannotBeIsRefusedAndLeavesNothingBehind) {
-  EXPECT_THROW(Lab::up("test_one", {2, "50mbit", {0, {{2, 4}}}}), Error);
-  EXPECT_THROW(Lab::up("test_one", {2, "50mbit", {0, {{1, 0.5}}}}), Error);
-  EXPECT_THROW(Lab::up("test_one", {2, "nonsense", {0, {{1, 4}}}}), Error);
-  EXPECT_FALSE(is_up("test_one"));
+  EXPECT_THROW(Lab::up(kOne, {2, "50mbit", {0, {{2, 4}}}}), Error);
+  EXPECT_THROW(Lab::up(kOne, {2, "50mbit", {0, {{1, 0.5}}}}), Error);
+  EXPECT_THROW(Lab::up(kOne, {2, "nonsense", {0, {{1, 4}}}}), Error);
+  EXPECT_FALSE(is_up(kOne));
 }
 
 TEST_F(SlowLab, HasItsProcessesInBothNamespaceAndGroup) {
-  const Lab lab = Lab::up("test_one", spec());
+  const Lab lab = Lab::up(kOne, spec());
   const pid_t child = ::fork();
   if (child == 0) {
     if (!enter_host(lab, 1)) ::_exit(1);
@@ -199,13 +228,13 @@ TEST_F(SlowLab, HasItsProcessesInBothNamespaceAndGroup) {
   };
   for (int i = 0; i < 500 && lab.processes(1).empty(); ++i) ::usleep(10'000);
   EXPECT_EQ(lab.processes(1), std::vector<int>{child});
-  EXPECT_NE(line().find(":/starling-test_one-1\n"), std::string::npos) << line();
+  EXPECT_NE(line().find(":/starling-" + kOne + "-1\n"), std::string::npos) << line();
   lab.down();  // ends it, or its group could not go
   ::kill(child, SIGTERM);
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-  EXPECT_FALSE(is_up("test_one"));
+  EXPECT_FALSE(is_up(kOne));
 }
 
 TEST_F(SlowLab, OfAJobsOwnTakesLimitsAndOneThatStandsDoesNot) {
@@ -213,23 +242,23 @@ TEST_F(SlowLab, OfAJobsOwnTakesLimitsAndOneThatStandsDoesNot) {
     const LabStay stay("50mbit", 2, {0, {{1, 4}}});
     EXPECT_EQ(stay.lab().limits(1).cores, 0.25);
   }
-  Lab::up("test_one", spec());
-  EXPECT_THROW(LabStay("test_one", 2, {0, {{1, 4}}}), Error);
+  Lab::up(kOne, spec());
+  EXPECT_THROW(LabStay(kOne, 2, {0, {{1, 4}}}), Error);
   EXPECT_TRUE(can_slow_hosts("50mbit"));
-  EXPECT_FALSE(can_slow_hosts("test_one"));
+  EXPECT_FALSE(can_slow_hosts(kOne));
   EXPECT_FALSE(can_slow_hosts(""));
 }
 
 TEST_F(BuiltLab, IsRefusedWhereMemoryCannotBeLimited) {
   if (why_no_limits({.memory_bytes = 1}).empty()) GTEST_SKIP() << "it can be limited here";
-  EXPECT_THROW(Lab::up("test_one", {1, "50mbit", {100'000'000, {}}}), Error);
-  EXPECT_FALSE(is_up("test_one"));
+  EXPECT_THROW(Lab::up(kOne, {1, "50mbit", {100'000'000, {}}}), Error);
+  EXPECT_FALSE(is_up(kOne));
 }
 
 TEST_F(BuiltLab, LimitsMemoryWhereItCan) {
   const std::string why = why_no_limits({.memory_bytes = 1});
   if (!why.empty()) GTEST_SKIP() << why;
-  const Lab lab = Lab::up("test_one", {2, "50mbit", {100'000'000, {}}});
+  const Lab lab = Lab::up(kOne, {2, "50mbit", {100'000'000, {}}});
   for (int host : {0, 1}) {
     EXPECT_NEAR(static_cast<double>(lab.limits(host).memory_bytes), 1e8, 65536);  // whole pages
   }
