@@ -1,14 +1,23 @@
-// One line on the terminal that moves, or, where there is no terminal, a line now and then.
+// One line on the terminal that moves, or, where there is no terminal, a line now and then. Whoever
+// shows progress has other things to do, so it never waits for a terminal or pipe that takes nothing:
+// what moves is left out then, and lines that stay are kept for later, up to a limit.
 #pragma once
 
+#include <unistd.h>
+
 #include <string>
+#include <string_view>
 
 namespace starling {
 
 class ProgressBar {
  public:
-  explicit ProgressBar(std::string label);
+  // On stderr, unless another file is named.
+  explicit ProgressBar(std::string label, int output = STDERR_FILENO);
+  // Waits a moment for lines to be taken.
   ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
 
   // share is from 0 to 1; details stand behind the bar.
   void show(double share, const std::string& details);
@@ -17,10 +26,15 @@ class ProgressBar {
 
  private:
   void clear();
+  std::size_t put(std::string_view text);  // how much of it was taken
+  bool put_kept();                         // whether all was
 
   std::string label_;
+  int output_;
+  int own_;  // the same terminal or pipe, opened once more for writing without waiting; or -1
   bool terminal_;
   bool drawn_ = false;
+  std::string kept_;
 };
 
 }  // namespace starling
