@@ -1,6 +1,7 @@
 #include "cli/launch_flags.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -60,6 +61,11 @@ LaunchPlan LaunchFlags::plan() const {
   if (plan.secret.size() < 16) {
     throw Error(fmt::format("{} holds no secret of at least 16 characters", secret_file_),
                 "make one with `openssl rand -hex 16`");
+  }
+  struct stat status {};
+  if (::stat(secret_file_.c_str(), &status) == 0 && (status.st_mode & S_IRWXO) != 0) {
+    throw Error(fmt::format("everybody on this machine can use the secret in {}", secret_file_),
+                fmt::format("run `chmod o= {}`", secret_file_));
   }
   return plan;
 }
