@@ -53,9 +53,8 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program) {
   auto command = std::make_shared<LaunchCommand>();
   CLI::App* launch = app.add_subcommand("launch", "Start your own program as several workers");
   launch->footer(
-      "Behind -- stand the program and its arguments. It uses starling::Dist (see "
-      "examples/own_loop.cc); settings given here reach "
-      "it.\n\n"
+      "Behind -- stand the program, which uses starling::Dist (see examples/own_loop.cc), and its\n"
+      "arguments; settings given here reach it.\n\n"
       "Example:\n"
       "  starling launch -n 4 --strategy pairwise --period 4 -- ./my_program its arguments");
   launch->add_option("-n,--workers", command->workers, "how many workers on this machine")
