@@ -32,7 +32,11 @@ asio::const_buffer buffer(ConstBytes bytes) { return {bytes.data(), bytes.size()
 Connection::Connection(asio::ip::tcp::socket socket, Events events)
     : socket_(std::move(socket)),
       events_(std::move(events)),
-      inbox_([this](Receive& receive) { events_.received(receive); }),
+      inbox_([this](Receive& receive) { events_.received(receive); },
+             [this](FrameHeader::Kind kind, std::uint32_t channel) {
+               outbox_.tell(kind, channel);
+               has_words_ = true;
+             }),
       outbox_([this](Send& send) { events_.sent(send); }) {
   socket_.non_blocking(true);
   socket_.set_option(asio::ip::tcp::no_delay(true));
@@ -59,7 +63,13 @@ void Connection::post(Receive& receive) {
   } catch (const Error& error) {
     return fail(kPeer, error.what());
   }
-  if (!receive.done()) read();
+  // One that was here already may have made room for others.
+  if (paused_ || !receive.done()) read();
+  write_words();
+}
+
+void Connection::write_words() {
+  if (std::exchange(has_words_, false) && !write_armed_) write();
 }
 
 void Connection::write() {
@@ -100,6 +110,7 @@ void Connection::read() {
   } catch (const Error& error) {
     return fail(kPeer, error.what());
   }
+  write_words();
   if (!open_ || paused_ || read_armed_) return;
   read_armed_ = true;
   socket_.async_wait(asio::socket_base::wait_read,
@@ -143,8 +154,11 @@ void Connection::read_fragments() {
       fragment_left_bytes_ -= payload;
       in_fragment_ = fragment_left_bytes_ > 0;
       inbox_.landed(header_, payload);
-      // What has come in whole is used while it is still in the cache.
-      if (!in_fragment_ && payload >= kLongBytes) return;
+      // What has come in whole is used while it is still in the cache; but nothing would wake us
+      // for a frame that is here to its end.
+      const bool frame_is_here =
+          next_got_bytes_ == sizeof(FrameHeader) && next_header_.remaining_bytes == 0;
+      if (!in_fragment_ && payload >= kLongBytes && !frame_is_here) return;
     }
   }
 }
@@ -169,6 +183,11 @@ void Connection::begin_fragment() {
       return events_.left();
     case FrameHeader::Kind::abort:
       return fail(static_cast<int>(header_.channel), "another rank reported it");
+    case FrameHeader::Kind::hold:
+      return outbox_.hold(header_.channel);
+    case FrameHeader::Kind::resume:
+      has_words_ = true;
+      return outbox_.resume(header_.channel);
   }
   fail(kPeer, "it sent a frame of an unknown kind");
 }

@@ -56,6 +56,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   void write();
+  void write_words();
   void read_fragments();
   void begin_fragment();
   void fail(int culprit, const std::string& why);
@@ -67,7 +68,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool open_ = true;
   bool read_armed_ = false;
   bool write_armed_ = false;
-  bool paused_ = false;  // a message has come that has no place yet
+  bool paused_ = false;     // a message has come that has no place yet
+  bool has_words_ = false;  // the inbox has something to say to the peer, or the outbox may go on
 
   std::uint64_t answered_bytes_ = 0;  // acknowledged and received, when we last looked
   Time unanswered_since_{0};

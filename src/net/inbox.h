@@ -1,12 +1,18 @@
 // Inbox: where one peer's messages land. A message whose receive is posted lands in the caller's
-// memory; one that nobody asked for yet is left in the kernel, which slows its sender down, unless
-// a receive on another channel waits behind it: then it is kept here, within a bound.
+// memory. One that nobody asked for yet is left in the kernel, which slows its sender down, unless
+// a receive on another channel waits behind it: then it is kept here.
+//
+// What is kept is bounded. Above kHoldAboveBytes the peer is asked to hold back the channel that
+// takes the space until its receive is posted, so that only what was under way already is still
+// kept, and messages of other channels come through however long the unread one is. A peer that
+// does not listen is read no further at kStoredLimitBytes.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "runtime/comm.h"
@@ -16,11 +22,21 @@ namespace starling {
 
 class Inbox {
  public:
+  static constexpr std::uint64_t kHoldAboveBytes = 16 << 20;
+  static constexpr std::uint64_t kStoredLimitBytes = 64 << 20;
+
+  // What a kept message counts for besides its bytes: a flood of tiny ones ends soon, too.
+  static constexpr std::uint64_t kMessageCostBytes = 4096;
+
   // Called when a posted receive is complete.
   using Finish = std::function<void(Receive&)>;
+  // Called to ask the peer to hold or resume a channel.
+  using Tell = std::function<void(FrameHeader::Kind, std::uint32_t channel)>;
 
-  explicit Inbox(Finish finish) : finish_(std::move(finish)) {}
+  Inbox(Finish finish, Tell tell) : finish_(std::move(finish)), tell_(std::move(tell)) {}
 
+  // Throws Error if the message is here already and does not fit; the receive then waits for its
+  // failure like any other.
   void post(Receive& receive);
   void withdraw(Receive& receive);
 
@@ -30,8 +46,8 @@ class Inbox {
   // Says that so many bytes have been put there.
   void landed(const FrameHeader& header, std::size_t bytes);
 
-  // Keep what nobody asked for even if nobody waits: the peer is gone, and we want to read to the
-  // end.
+  // Keep what nobody asked for even if nobody waits and there is no room: the peer is gone, what it
+  // left behind is not more than the kernel holds, and we want to read to the end.
   void keep_everything() { keep_everything_ = true; }
 
   // Any receive that is not complete; nullptr if there is none.
@@ -39,27 +55,35 @@ class Inbox {
 
  private:
   struct Stored {
-    std::uint32_t channel;
     std::uint64_t total_bytes;
     std::uint64_t landed_bytes = 0;
     bool discard = false;  // its receive was withdrawn half-way
-    std::vector<std::byte> bytes;
+    // One at a time, as they come: a header alone can make us allocate no more than a fragment.
+    std::vector<std::vector<std::byte>> fragments = {};
+    std::uint64_t fragments_bytes = 0;
 
     bool complete() const { return landed_bytes == total_bytes; }
   };
 
-  static constexpr std::uint64_t kStoredLimitBytes = 64 << 20;
+  using Store = std::multimap<std::uint32_t, Stored>;
 
   Receive* landing_receive(std::uint32_t channel);
-  Stored* landing_stored(std::uint32_t channel);
-  void forget(const Stored& stored);
+  Store::iterator landing_stored(std::uint32_t channel);
+  std::optional<Bytes> place_in_store(const FrameHeader& header, Store::iterator stored,
+                                      std::size_t fragment_left_bytes);
+  bool has_room(std::uint64_t bytes);
+  void hold(std::uint32_t channel);
+  void resume(std::uint32_t channel);
+  void forget(Store::iterator stored);
 
   Finish finish_;
+  Tell tell_;
   // Apart, because a server posts thousands, of which a few are landing at any time.
-  List<Receive> posted_;       // no message has come for them yet
-  List<Receive> landing_;      // claimed by one
-  std::deque<Stored> stored_;  // in the order of arrival
+  List<Receive> posted_;   // no message has come for them yet
+  List<Receive> landing_;  // claimed by one
+  Store stored_;           // by channel, those of a channel in the order of arrival
   std::uint64_t stored_bytes_ = 0;
+  std::set<std::uint32_t> held_;  // the channels that the peer was asked to hold back
   bool keep_everything_ = false;
   std::vector<std::byte> discarded_;
 };

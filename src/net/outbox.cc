@@ -1,13 +1,39 @@
 #include "net/outbox.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace starling {
 
 void Outbox::post(Send& send) {
   Queue& queue = queues_[send.channel().id];
-  queue.messages.push_back({&send, send.channel(), send.bytes, nullptr});
-  if (!queue.linked() && &queue != turn_) waiting_.push_back(queue);
+  queue.messages.push_back({&send, send.channel(), send.bytes});
+  if (!queue.linked()) wait_for_turn(queue);
+}
+
+void Outbox::wait_for_turn(Queue& queue) {
+  if (!queue.messages.empty() && !queue.held && &queue != turn_ && &queue != &words_) {
+    waiting_.push_back(queue);
+  }
+}
+
+// A channel that we never sent anything on cannot have filled anybody's space.
+void Outbox::hold(std::uint32_t channel) {
+  const auto found = queues_.find(channel);
+  if (found == queues_.end()) return;
+  found->second.held = true;
+  found->second.unlink();
+}
+
+void Outbox::resume(std::uint32_t channel) {
+  const auto found = queues_.find(channel);
+  if (found == queues_.end()) return;
+  found->second.held = false;
+  if (!found->second.linked()) wait_for_turn(found->second);
+}
+
+void Outbox::tell(FrameHeader::Kind kind, std::uint32_t channel) {
+  words_.messages.push_back({nullptr, Channel{channel}, {}, nullptr, kind});
 }
 
 void Outbox::withdraw(Send& send) {
@@ -35,16 +61,18 @@ std::vector<Send*> Outbox::give_up() {
     }
   }
   queues_.clear();
+  words_.messages.clear();
   torn_ = turn_ != nullptr;
   turn_ = nullptr;
   return unfinished;
 }
 
 void Outbox::begin_fragment() {
-  turn_ = waiting_.front();
+  turn_ = words_.messages.empty() ? waiting_.front() : &words_;
   if (turn_ == nullptr) return;
   turn_->unlink();
   const Message& message = turn_->messages.front();
+  header_.kind = message.kind;
   header_.purpose = static_cast<std::uint8_t>(message.channel.purpose);
   header_.channel = message.channel.id;
   header_.remaining_bytes = message.rest.size();
@@ -62,7 +90,7 @@ std::array<ConstBytes, 2> Outbox::next() {
 }
 
 bool Outbox::has_more() const {
-  return !waiting_.empty() || (turn_ != nullptr && turn_->messages.size() > 1);
+  return !waiting_.empty() || (turn_ != nullptr && turn_->messages.size() > 1 && !turn_->held);
 }
 
 std::size_t Outbox::written(std::size_t bytes) {
@@ -81,8 +109,7 @@ std::size_t Outbox::written(std::size_t bytes) {
       turn_->messages.erase(turn_->messages.begin());
       if (send != nullptr) finish_(*send);
     }
-    if (!turn_->messages.empty()) waiting_.push_back(*turn_);
-    turn_ = nullptr;
+    wait_for_turn(*std::exchange(turn_, nullptr));
   }
   return payload_after - payload_before;
 }

@@ -27,6 +27,12 @@ class Outbox {
   // A message that has begun must end, or the stream makes no sense any more: the rest is copied.
   void withdraw(Send& send);
 
+  // At the peer's wish: its space for what nobody there has asked for yet is short.
+  void hold(std::uint32_t channel);
+  void resume(std::uint32_t channel);
+  // A word to the peer's outbox, which goes before the next fragment.
+  void tell(FrameHeader::Kind kind, std::uint32_t channel);
+
   // What to write next: the rest of a header and of its payload. Both are empty when there is
   // nothing.
   std::array<ConstBytes, 2> next();
@@ -48,18 +54,22 @@ class Outbox {
     Send* send;  // nullptr once withdrawn
     Channel channel;
     ConstBytes rest;
-    std::shared_ptr<std::vector<std::byte>> owned;  // the rest of a withdrawn message
+    std::shared_ptr<std::vector<std::byte>> owned = nullptr;  // the rest of a withdrawn message
+    FrameHeader::Kind kind = FrameHeader::Kind::message;
   };
   struct Queue : ListNode {
     std::vector<Message> messages;
+    bool held = false;
   };
 
   void begin_fragment();
+  void wait_for_turn(Queue& queue);
 
   Finish finish_;
   // By channel. None is forgotten: a channel is used again, and a large model has thousands.
   std::unordered_map<std::uint32_t, Queue> queues_;
-  List<Queue> waiting_;    // those with messages, in the order of their turns
+  List<Queue> waiting_;    // those with messages to go, in the order of their turns
+  Queue words_;            // to the peer's outbox; they do not wait for a turn
   Queue* turn_ = nullptr;  // whose fragment is being written
   FrameHeader header_;
   std::size_t fragment_written_ = 0;  // of header and payload together

@@ -15,6 +15,8 @@ struct FrameHeader {
     message,  // a fragment of a message
     goodbye,  // the sender leaves in good order and will send no more
     abort,    // the sender gives up because of rank `channel`
+    hold,     // the sender has no space for more of `channel` until it is asked for
+    resume,   // it has been asked for
   };
 
   std::uint16_t magic = kMagic;

@@ -143,7 +143,7 @@ TEST(TcpComm, HoldsALongSendBackUntilSomebodyReceives) {
     EXPECT_FALSE(send.done()) << "64 MB went somewhere though nobody asked for them";
     auto receive = flock.comm(1).receive(0, kOne, std::span(in));
     flock.run([&](Comm& comm) { return barrier(comm, kTwo); });
-    while (!receive.done()) flock.loop().poll();
+    flock.until_done(receive);
     EXPECT_TRUE(send.done());
   }
   EXPECT_EQ(in, out);
@@ -156,11 +156,39 @@ TEST(TcpComm, KeepsWhatIsNotAskedForYetWhileAnotherChannelWaits) {
   auto first = flock.comm(0).send(1, kOne, std::span(out));
   auto second = flock.comm(0).send(1, kTwo, std::span(&word, 1));
   auto wait = flock.comm(1).receive(0, kTwo, std::span(&heard, 1));
-  while (!wait.done()) flock.loop().poll();
+  flock.until_done(wait);
   EXPECT_EQ(heard, 5);
   auto late = flock.comm(1).receive(0, kOne, std::span(in));
-  while (!late.done()) flock.loop().poll();
+  flock.until_done(late);
   EXPECT_EQ(in, out);
+}
+
+// However long the unread ones are, and however many.
+TEST(TcpComm, BringsAShortMessageThroughBehindUnreadOnesLongerThanTheStore) {
+  constexpr std::size_t kElements = Inbox::kStoredLimitBytes / sizeof(float);
+  const auto channel = [](std::size_t i) {
+    return Channel{static_cast<std::uint32_t>(10 + i), Purpose::weights};
+  };
+  Flock flock(2);
+  std::vector<std::vector<float>> out;
+  std::list<Send> sends;
+  for (std::size_t i = 0; i < 3; ++i) {
+    out.emplace_back(kElements + i * 100'000, static_cast<float>(i));
+    sends.emplace_back(flock.comm(0), 1, channel(i), bytes_of(std::span(out.back())));
+  }
+  int word = 5, heard = 0;
+  auto send = flock.comm(0).send(1, kTwo, std::span(&word, 1));
+  auto wait = flock.comm(1).receive(0, kTwo, std::span(&heard, 1));
+  flock.until_done(wait);
+  EXPECT_EQ(heard, 5);
+  for (int i = 0; i < 1000; ++i) flock.loop().poll();
+  for (const Send& held : sends) EXPECT_FALSE(held.done()) << "who keeps so much?";
+  for (std::size_t i = 3; i-- > 0;) {
+    std::vector<float> in(out[i].size());
+    auto receive = flock.comm(1).receive(0, channel(i), std::span(in));
+    flock.until_done(receive);
+    EXPECT_EQ(in, out[i]);
+  }
 }
 
 TEST(TcpComm, GoesOnAfterOperationsAreWithdrawnHalfWay) {
@@ -189,7 +217,7 @@ TEST(TcpComm, GoesOnAfterAMessageIsWithdrawnBeforeItsTurn) {
   auto second = flock.comm(0).send(1, kTwo, std::span(&word, 1));
   auto receive = flock.comm(1).receive(0, kTwo, std::span(&heard, 1));
   auto all = flock.comm(1).receive(0, kOne, std::span(in));
-  while (!receive.done() || !all.done()) flock.loop().poll();
+  flock.until_done(receive, all);
   EXPECT_EQ(heard, 2);
   EXPECT_EQ(in, out);
 }
@@ -223,7 +251,7 @@ TEST(TcpComm, KeepsManyChannelsApart) {
     }
   }
   const auto is_done = [](const Receive& receive) { return receive.done(); };
-  while (!std::ranges::all_of(receives, is_done)) flock.loop().poll();
+  flock.until([&] { return std::ranges::all_of(receives, is_done); });
   EXPECT_EQ(in, out);
 }
 
@@ -251,7 +279,7 @@ TEST(TcpComm, SaysWhoWasLostInWhatWhenAPeerVanishes) {
   auto from_lost = flock.comm(0).receive(2, kOne.in("a ring all-reduce"), std::span(in));
   auto from_other = flock.comm(0).receive(1, kTwo.in("a barrier"), std::span(other));
   ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);  // as if the process had died
-  while (!from_lost.done() || !from_other.done()) flock.loop().poll();
+  flock.until_done(from_lost, from_other);
   EXPECT_EQ(error_of([&] { from_lost.await_resume(); }),
             "rank 2 was lost in a ring all-reduce (it closed the connection)");
   EXPECT_EQ(error_of([&] { from_other.await_resume(); }),
@@ -268,10 +296,7 @@ TEST(TcpComm, NoticesALossBehindAMessageThatNobodyTakes) {
   for (int i = 0; i < 10; ++i) flock.loop().poll();
   auto waiting = flock.comm(0).receive(1, kOne, std::span(in));
   ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);
-  const Time start = flock.loop().now();
-  while (!waiting.done())
-    flock.loop().run(sleep_until(flock.loop(), flock.loop().now() + Time(1'000'000)));
-  EXPECT_LT(flock.loop().now() - start, std::chrono::seconds(1));
+  flock.until_done(waiting);
   EXPECT_THROW(waiting.await_resume(), PeerLost);
 }
 
@@ -282,10 +307,10 @@ TEST(TcpComm, LetsAPeerLeaveAndStillReadsItsLastMessage) {
   ASSERT_TRUE(send.done());
   flock.leave(1);
   auto receive = flock.comm(0).receive(1, kOne, std::span(&got, 1));
-  while (!receive.done()) flock.loop().poll();
+  flock.until_done(receive);
   EXPECT_EQ(got, 7);
   auto next = flock.comm(0).receive(1, kOne.in("a gather"), std::span(&more, 1));
-  while (!next.done()) flock.loop().poll();
+  flock.until_done(next);
   EXPECT_EQ(error_of([&] { next.await_resume(); }), "rank 1 was lost in a gather (it has left)");
 }
 
@@ -299,7 +324,7 @@ TEST(TcpComm, TellsTheOthersOnWhoseAccountItGaveUp) {
   for (int i = 0; i < 50; ++i) flock.loop().poll();
   ASSERT_FALSE(waiting.done());
   flock.leave(1);
-  while (!waiting.done()) flock.loop().poll();
+  flock.until_done(waiting);
   EXPECT_EQ(error_of([&] { waiting.await_resume(); }),
             "rank 2 was lost in a test (rank 1 reported it)");
 }
@@ -337,12 +362,28 @@ TEST(TcpComm, AContainedLossConcernsOnlyThoseWhoTalkToTheLost) {
   EXPECT_EQ(again, "lost 2");
 }
 
+TEST(TcpComm, ExplainsAMessageThatDoesNotFitAndWasHereFirst) {
+  Flock flock(2);
+  std::vector<float> out(10), in(11);
+  int word = 5, heard = 0;
+  auto send = flock.comm(0).send(1, kOne, std::span(out));
+  auto behind = flock.comm(0).send(1, kTwo, std::span(&word, 1));
+  auto wait = flock.comm(1).receive(0, kTwo, std::span(&heard, 1));
+  flock.until_done(wait);
+  auto receive = flock.comm(1).receive(0, kOne.in("a pairwise exchange"), std::span(in));
+  flock.until_done(receive);
+  EXPECT_NE(error_of([&] {
+              receive.await_resume();
+            }).find("rank 0 sent 40 bytes in a pairwise exchange where 44 were expected"),
+            std::string::npos);
+}
+
 TEST(TcpComm, ExplainsMessagesThatDoNotFit) {
   Flock flock(2);
   std::vector<float> out(10), in(11);
   auto send = flock.comm(0).send(1, kOne, std::span(out));
   auto receive = flock.comm(1).receive(0, kOne.in("a pairwise exchange"), std::span(in));
-  while (!receive.done()) flock.loop().poll();
+  flock.until_done(receive);
   EXPECT_NE(error_of([&] {
               receive.await_resume();
             }).find("rank 0 sent 40 bytes in a pairwise exchange where 44 were expected"),
