@@ -7,23 +7,40 @@
 #include <exception>
 #include <utility>
 
+#include "runtime/clock.h"
 #include "runtime/task.h"
 
 namespace starling {
 
-// Where one coroutine sleeps until a Running that knows this signal has finished.
+// Where one coroutine sleeps until a Running that knows this signal has finished. Whoever is
+// cancelled meanwhile takes its wait away with it.
 class Signal {
  public:
-  bool await_ready() const noexcept { return false; }
-  void await_suspend(std::coroutine_handle<> waiter) noexcept { waiter_ = waiter; }
-  void await_resume() const noexcept {}
+  class Wait : public Waiter {
+   public:
+    explicit Wait(Signal& signal) : signal_(signal) {}
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> waiter) noexcept {
+      coroutine = waiter;
+      signal_.waiting_.push_back(*this);
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    Signal& signal_;
+  };
+
+  [[nodiscard]] Wait operator co_await() { return Wait(*this); }
 
   std::coroutine_handle<> take_waiter() noexcept {
-    return std::exchange(waiter_, std::noop_coroutine());
+    Waiter* waiter = waiting_.front();
+    if (waiter == nullptr) return std::noop_coroutine();
+    waiter->unlink();
+    return waiter->coroutine;
   }
 
  private:
-  std::coroutine_handle<> waiter_ = std::noop_coroutine();
+  List<Waiter> waiting_;
 };
 
 class Running {
@@ -41,9 +58,16 @@ class Running {
     if (error_) std::rethrow_exception(error_);
   }
 
-  bool await_ready() const noexcept { return done_; }
-  void await_suspend(std::coroutine_handle<> waiter) noexcept { signal_->await_suspend(waiter); }
-  void await_resume() const { rethrow_failure(); }
+  class Wait : public Signal::Wait {
+   public:
+    explicit Wait(Running& running) : Signal::Wait(*running.signal_), running_(running) {}
+    bool await_ready() const noexcept { return running_.done_; }
+    void await_resume() const { running_.rethrow_failure(); }
+
+   private:
+    Running& running_;
+  };
+  [[nodiscard]] Wait operator co_await() { return Wait(*this); }
 
  private:
   struct Frame {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <stdexcept>
 
 #include "sim/sim_loop.h"
@@ -103,6 +104,50 @@ Task<std::string> await_failure(SimLoop& loop) {
 TEST(Running, ThrowsItsFailureAtItsAwaiter) {
   SimLoop loop;
   EXPECT_EQ(loop.run(await_failure(loop)), "it failed");
+}
+
+Task<> await_another(Running& another, Notes& notes) {
+  Witness witness(notes, "waiter gone");
+  co_await another;
+  notes.push_back("waiter went on");
+}
+
+TEST(Running, ForgetsAWaiterThatWasCancelled) {
+  SimLoop loop;
+  Notes notes;
+  Running running(work(loop, 1s, notes));
+  { const Running cancelled(await_another(running, notes)); }
+  const Running other(await_another(running, notes));  // in the memory of the one before
+  loop.run(sleep_until(loop, 2s));
+  EXPECT_TRUE(other.done());
+  EXPECT_EQ(notes,
+            (Notes{"started", "waiter gone", "finished", "gone", "waiter went on", "waiter gone"}));
+}
+
+TEST(Running, MayGoBeforeWhoWaitsForIt) {
+  SimLoop loop;
+  Notes notes;
+  std::optional<Running> running(std::in_place, work(loop, 1s, notes));
+  {
+    const Running waiter(await_another(*running, notes));
+    running.reset();
+    loop.run(sleep_until(loop, 2s));
+    EXPECT_FALSE(waiter.done());
+  }
+  EXPECT_EQ(notes, (Notes{"started", "gone", "waiter gone"}));
+}
+
+Task<> wait_for(Signal& signal, Notes& notes) {
+  co_await signal;
+  notes.push_back("went on");
+}
+
+TEST(Signal, ForgetsAWaiterThatWasCancelled) {
+  Notes notes;
+  Signal signal;
+  { const Running cancelled(wait_for(signal, notes)); }
+  signal.take_waiter().resume();
+  EXPECT_TRUE(notes.empty());
 }
 
 Task<> wait_for_next(SimLoop& loop, Notes& notes, std::vector<Time>& woken) {
