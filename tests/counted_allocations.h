@@ -1,5 +1,5 @@
 // Counts a test program's allocations, to see that a steady-state step makes none. It replaces the
-// program's operator new: include it in one file of a program.
+// program's operator new, plain and aligned: include it in one file of a program.
 #pragma once
 
 #include <cstdlib>
@@ -12,5 +12,19 @@ inline std::size_t allocations = 0;
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
+// What exchanges borrow begins at a cache line.
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++allocations;
+  const auto multiple = static_cast<std::size_t>(alignment);
+  const std::size_t rounded = (bytes + multiple - 1) / multiple * multiple;
+  if (void* memory = std::aligned_alloc(multiple, rounded)) return memory;
+  throw std::bad_alloc();
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -12,8 +12,11 @@ namespace starling {
 
 class ScratchPool {
  public:
+  static constexpr std::size_t kLine = 64;  // a cache line, and the widest vector register
+  static constexpr std::align_val_t kAlignment{kLine};
+
   struct Free {
-    void operator()(void* memory) const { std::free(memory); }
+    void operator()(void* memory) const { ::operator delete(memory, kAlignment); }
   };
   struct Block {
     std::unique_ptr<void, Free> memory;
@@ -30,10 +33,8 @@ class ScratchPool {
       }
     }
     if (best == blocks_.end()) {
-      const std::size_t rounded = (bytes + kAlignment) / kAlignment * kAlignment;
-      void* memory = std::aligned_alloc(kAlignment, rounded);
-      if (memory == nullptr) throw std::bad_alloc();
-      return {std::unique_ptr<void, Free>(memory), rounded};
+      const std::size_t rounded = (bytes / kLine + 1) * kLine;
+      return {std::unique_ptr<void, Free>(::operator new(rounded, kAlignment)), rounded};
     }
     Block block = std::move(*best);
     *best = std::move(blocks_.back());
@@ -43,7 +44,6 @@ class ScratchPool {
   void give_back(Block block) { blocks_.push_back(std::move(block)); }
 
  private:
-  static constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector register
   std::vector<Block> blocks_;
 };
 
