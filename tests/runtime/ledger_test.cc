@@ -35,6 +35,21 @@ TEST(Ledger, KeepsPeersDirectionsAndPurposesApart) {
   }
 }
 
+TEST(Ledger, CountsEveryPurposeInItsTotals) {
+  Ledger ledger(2);
+  for (int peer = 0; peer < 2; ++peer) {
+    std::uint64_t amount = peer == 0 ? 1 : 100;
+    for (std::size_t purpose = 0; purpose < kPurposeNames.size(); ++purpose, amount *= 2) {
+      ledger.add(peer, Direction::sent, static_cast<Purpose>(purpose), {amount, 3 * amount});
+    }
+  }
+  EXPECT_EQ(ledger.total(Direction::sent, Purpose::control), (ByteCount{101, 303}));
+  EXPECT_EQ(ledger.total_with(0, Direction::sent), (ByteCount{15, 45}));
+  EXPECT_EQ(ledger.total_with(1, Direction::sent), (ByteCount{1500, 4500}));
+  EXPECT_EQ(ledger.total(Direction::sent), (ByteCount{1515, 4545}));
+  EXPECT_EQ(ledger.total_with(1, Direction::received), ByteCount{});
+}
+
 TEST(Ledger, SumsWhatIsAddedTwiceAndOverPeersAndPurposes) {
   Ledger ledger(3);
   ledger.add(0, Direction::sent, Purpose::weights, {1, 17});
