@@ -18,8 +18,8 @@ using Proof = std::array<std::byte, 32>;
 enum class Verdict : std::uint64_t {
   welcome,
   wrong_version,
-  wrong_job,
   wrong_size,
+  wrong_listener,
   bad_rank,
   wrong_secret
 };
@@ -30,10 +30,10 @@ std::string_view reason(Verdict verdict) {
       return "welcome";
     case Verdict::wrong_version:
       return "it speaks another protocol version; run the same Starling everywhere";
-    case Verdict::wrong_job:
-      return "it belongs to another job";
     case Verdict::wrong_size:
       return "its job has another number of workers";
+    case Verdict::wrong_listener:
+      return "it wanted another rank";
     case Verdict::bad_rank:
       return "its rank cannot be";
     case Verdict::wrong_secret:
@@ -42,12 +42,15 @@ std::string_view reason(Verdict verdict) {
   return "for no known reason";
 }
 
-struct Answer {
+struct Challenge {
   Verdict verdict = Verdict::welcome;
   Nonce nonce{};
+};
+struct Confirmation {
+  Verdict verdict = Verdict::welcome;
   Proof proof{};
 };
-static_assert(sizeof(Answer) + sizeof(Verdict) == kListenerHandshakeBytes);
+static_assert(sizeof(Challenge) + sizeof(Confirmation) == kListenerHandshakeBytes);
 static_assert(sizeof(Hello) + sizeof(Proof) == kCallerHandshakeBytes);
 
 Nonce fresh_nonce() {
@@ -85,59 +88,67 @@ Task<> introduce(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, i
                  std::uint16_t listen_port) {
   Hello hello;
   hello.rank = static_cast<std::uint32_t>(job.rank);
+  hello.to = static_cast<std::uint32_t>(to);
   hello.size = static_cast<std::uint32_t>(job.size);
   hello.listen_port = listen_port;
-  hello.job_id = job.id;
   hello.nonce = fresh_nonce();
   co_await write_all(loop, socket, object_bytes(hello));
 
-  Answer answer;
-  co_await read_exactly(loop, socket, object_bytes(answer));
-  if (answer.verdict != Verdict::welcome) {
-    throw Error(fmt::format("rank {} refused rank {}: {}", to, job.rank, reason(answer.verdict)));
-  }
-  if (!same(answer.proof, prove(job, kListener, hello, answer.nonce))) {
+  const auto check = [&](Verdict verdict) {
+    if (verdict == Verdict::welcome) return;
+    throw Error(fmt::format("rank {} refused rank {}: {}", to, job.rank, reason(verdict)));
+  };
+  Challenge challenge;
+  co_await read_exactly(loop, socket, object_bytes(challenge));
+  check(challenge.verdict);
+
+  Proof proof = prove(job, kCaller, hello, challenge.nonce);
+  co_await write_all(loop, socket, object_bytes(proof));
+  Confirmation confirmation;
+  co_await read_exactly(loop, socket, object_bytes(confirmation));
+  check(confirmation.verdict);
+  if (!same(confirmation.proof, prove(job, kListener, hello, challenge.nonce))) {
     throw Error(
         fmt::format("what answers at the address of rank {} does not know this job's secret", to),
         "give all workers the same secret, or another port if a stranger listens there");
   }
-  Proof proof = prove(job, kCaller, hello, answer.nonce);
-  co_await write_all(loop, socket, object_bytes(proof));
-  Verdict verdict{};
-  co_await read_exactly(loop, socket, object_bytes(verdict));
-  if (verdict != Verdict::welcome) {
-    throw Error(fmt::format("rank {} refused rank {}: {}", to, job.rank, reason(verdict)));
-  }
 }
 
-Task<Hello> examine(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job) {
+Task<Hello> hear_hello(TcpLoop& loop, asio::ip::tcp::socket& socket) {
   Hello hello;
   co_await read_exactly(loop, socket, object_bytes(hello));
   if (hello.magic != Hello().magic) throw Error("it does not speak Starling's protocol");
+  co_return hello;
+}
 
-  Answer answer;
+Task<> examine(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, const Hello& hello) {
+  Challenge challenge;
   if (hello.version != kProtocolVersion) {
-    answer.verdict = Verdict::wrong_version;
-  } else if (hello.job_id != job.id) {
-    answer.verdict = Verdict::wrong_job;
+    challenge.verdict = Verdict::wrong_version;
   } else if (hello.size != static_cast<std::uint32_t>(job.size)) {
-    answer.verdict = Verdict::wrong_size;
-  } else if (hello.rank >= hello.size || hello.rank <= static_cast<std::uint32_t>(job.rank)) {
-    answer.verdict = Verdict::bad_rank;  // higher ranks call lower ones
+    challenge.verdict = Verdict::wrong_size;
+  } else if (hello.to != static_cast<std::uint32_t>(job.rank)) {
+    challenge.verdict = Verdict::wrong_listener;
+  } else if (hello.rank >= hello.size || hello.rank <= hello.to) {
+    challenge.verdict = Verdict::bad_rank;  // higher ranks call lower ones
   } else {
-    answer.nonce = fresh_nonce();
-    answer.proof = prove(job, kListener, hello, answer.nonce);
+    challenge.nonce = fresh_nonce();
   }
-  co_await write_all(loop, socket, object_bytes(answer));
-  if (answer.verdict != Verdict::welcome) throw Error(std::string(reason(answer.verdict)));
+  co_await write_all(loop, socket, object_bytes(challenge));
+  if (challenge.verdict != Verdict::welcome) throw Error(std::string(reason(challenge.verdict)));
 
   Proof proof;
   co_await read_exactly(loop, socket, object_bytes(proof));
-  Verdict verdict = same(proof, prove(job, kCaller, hello, answer.nonce)) ? Verdict::welcome
-                                                                          : Verdict::wrong_secret;
-  co_await write_all(loop, socket, object_bytes(verdict));
-  if (verdict != Verdict::welcome) throw Error(std::string(reason(verdict)));
-  co_return hello;
+  Confirmation confirmation;
+  if (same(proof, prove(job, kCaller, hello, challenge.nonce))) {
+    confirmation.proof = prove(job, kListener, hello, challenge.nonce);
+  } else {
+    confirmation.verdict = Verdict::wrong_secret;
+  }
+  co_await write_all(loop, socket, object_bytes(confirmation));
+  if (confirmation.verdict != Verdict::welcome) {
+    throw Error(std::string(reason(confirmation.verdict)));
+  }
 }
 
 }  // namespace starling

@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <limits>
 #include <string_view>
 
 #include "base/error.h"
@@ -41,7 +40,6 @@ Job job_from_environment() {
   job.local_size = number(kLocalSizeVariable, job.size, 1, job.size);
   job.rendezvous = text(kRendezvousVariable);
   job.secret = text(kSecretVariable);
-  job.id = number<std::uint64_t>(kJobVariable, 0, 0, std::numeric_limits<std::uint64_t>::max());
   job.listen_fd = number(kListenVariable, -1, 0, 1 << 20);
   job.events_fd = number(kEventsVariable, -1, 0, 1 << 20);
   job.timeout = std::chrono::seconds(number(kTimeoutVariable, 60, 1, 86'400));

@@ -14,7 +14,6 @@ struct Job {
   int local_size = 1;                // how many of the workers share this machine
   std::string rendezvous;            // host:port where rank 0 listens
   std::string secret;                // known to this job's workers only
-  std::uint64_t id = 0;              // tells this job from another one on the same port
   int listen_fd = -1;                // rank 0: the socket that already listens there
   int events_fd = -1;                // where to report progress, or -1
   std::chrono::seconds timeout{60};  // for any one operation
@@ -33,7 +32,6 @@ inline constexpr const char* kSizeVariable = "STARLING_SIZE";
 inline constexpr const char* kLocalSizeVariable = "STARLING_LOCAL_SIZE";
 inline constexpr const char* kRendezvousVariable = "STARLING_RENDEZVOUS";
 inline constexpr const char* kSecretVariable = "STARLING_SECRET";
-inline constexpr const char* kJobVariable = "STARLING_JOB";
 inline constexpr const char* kListenVariable = "STARLING_LISTEN_FD";
 inline constexpr const char* kEventsVariable = "STARLING_EVENTS_FD";
 inline constexpr const char* kTimeoutVariable = "STARLING_TIMEOUT_SECONDS";

@@ -7,6 +7,7 @@
 #include <asio/ip/v6_only.hpp>
 #include <charconv>
 #include <list>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -21,7 +22,16 @@ using asio::ip::tcp;
 namespace {
 
 constexpr Time kHandshakePatience = std::chrono::seconds(5);
-constexpr std::size_t kMaxGuests = 64;  // who knocks while so many are being examined has to wait
+constexpr Time kLookEvery = std::chrono::milliseconds(250);
+constexpr std::size_t kMostStrangers = 64;  // that are examined at a time, besides the members
+
+using Peers = std::vector<std::optional<TcpComm::Peer>>;
+
+// What stands in front of the roster.
+struct RosterHead {
+  static constexpr std::uint32_t kNobody = ~0u;
+  std::uint32_t missing = kNobody;  // if somebody is, there is no roster
+};
 
 struct RosterEntry {
   std::array<unsigned char, 16> address{};  // IPv6, or IPv4 mapped into it
@@ -98,66 +108,90 @@ class Door {
         job_(std::move(job)),
         acceptor_(own_listener(loop, job_)),
         guests_(static_cast<std::size_t>(job_.size)),
+        arrivals_(loop),
         welcoming_(welcome_guests()) {}
 
   struct Guest {
     tcp::socket socket;
+    asio::ip::address address;
     Hello hello;
   };
 
   std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
 
-  // Waits until the ranks [first, size) have come.
-  Task<> until_here(int first) {
-    const auto here = [](const std::optional<Guest>& guest) { return guest.has_value(); };
-    while (!std::all_of(guests_.begin() + first, guests_.end(), here)) {
-      co_await sleep_until(loop_, loop_.now() + std::chrono::milliseconds(1));
-    }
-  }
-
-  Guest& guest(int rank) { return *guests_[static_cast<std::size_t>(rank)]; }
-
   bool is_here(int rank) const { return guests_[static_cast<std::size_t>(rank)].has_value(); }
+  Guest& guest(int rank) { return *guests_[static_cast<std::size_t>(rank)]; }
+  // Rings when another guest has come.
+  Bell& arrivals() { return arrivals_; }
+
+  // All are here: from now on every caller is hung up on.
+  void shut() {
+    is_shut_ = true;
+    examinations_.clear();
+  }
 
  private:
+  struct Examination {
+    Examination(Door& door, tcp::socket caller)
+        : socket(std::move(caller)), running(door.examine_guest(*this)) {}
+    tcp::socket socket;
+    bool said_hello = false;
+    Running running;
+  };
+
   Task<> welcome_guests() {
     while (true) {
-      tcp::socket socket = co_await accept(loop_, acceptor_);
-      examinations_.remove_if([](const Running& examination) { return examination.done(); });
-      while (examinations_.size() >= kMaxGuests) {
-        co_await sleep_until(loop_, loop_.now() + std::chrono::milliseconds(10));
-        examinations_.remove_if([](const Running& examination) { return examination.done(); });
-      }
-      examinations_.emplace_back(examine_guest(std::move(socket)));
+      Task<tcp::socket> call = accept(loop_, acceptor_);
+      tcp::socket socket = co_await call;
+      if (is_shut_) continue;
+      make_room();
+      examinations_.emplace_back(*this, std::move(socket));
     }
   }
 
-  Task<> examine_guest(tcp::socket socket) {
-    std::string from = "somebody";
+  // A member says hello at once. So when there are more callers than members and some strangers,
+  // who has been silent for longest goes.
+  void make_room() {
+    examinations_.remove_if([](const Examination& each) { return each.running.done(); });
+    if (examinations_.size() < static_cast<std::size_t>(job_.size) + kMostStrangers) return;
+    const auto silent = std::ranges::find(examinations_, false, &Examination::said_hello);
+    examinations_.erase(silent == examinations_.end() ? examinations_.begin() : silent);
+  }
+
+  Task<> examine_guest(Examination& examination) {
+    asio::ip::address from;
     try {
-      from = fmt::format("{}", socket.remote_endpoint().address().to_string());
+      from = examination.socket.remote_endpoint().address();
       Hello hello;
       co_await within(loop_, loop_.now() + kHandshakePatience, "its handshake",
-                      store_hello(socket, hello));
+                      shake_hands(examination, hello));
       std::optional<Guest>& place = guests_[hello.rank];
       if (place) throw Error(fmt::format("rank {} is here already", hello.rank));
-      place.emplace(Guest{std::move(socket), hello});
+      place.emplace(Guest{std::move(examination.socket), from, hello});
+      arrivals_.ring();
     } catch (const std::exception& error) {
-      spdlog::warn("refused a connection from {}: {}", from, error.what());
+      // Who says nothing, like one that knocks to see whether we are there, is not worth a line.
+      spdlog::log(examination.said_hello ? spdlog::level::warn : spdlog::level::debug,
+                  "refused a connection from {}: {}", from.to_string(), error.what());
       asio::error_code ignored;
-      socket.close(ignored);
+      examination.socket.close(ignored);
     }
   }
 
-  Task<> store_hello(tcp::socket& socket, Hello& hello) {
-    hello = co_await examine(loop_, socket, job_);
+  Task<> shake_hands(Examination& examination, Hello& hello) {
+    Task<Hello> first = hear_hello(loop_, examination.socket);
+    hello = co_await first;
+    examination.said_hello = true;
+    co_await examine(loop_, examination.socket, job_, hello);
   }
 
   TcpLoop& loop_;
   Job job_;
   tcp::acceptor acceptor_;
   std::vector<std::optional<Guest>> guests_;
-  std::list<Running> examinations_;
+  Bell arrivals_;
+  bool is_shut_ = false;
+  std::list<Examination> examinations_;
   Running welcoming_;
 };
 
@@ -169,73 +203,198 @@ std::uint16_t Membership::port() const { return door_ ? door_->port() : std::uin
 
 namespace {
 
-Task<> gather_links(TcpLoop& loop, const Job& job, Door& door,
-                    std::vector<std::optional<TcpComm::Peer>>& peers) {
-  std::vector<RosterEntry> roster(static_cast<std::size_t>(job.size));
-  const std::uint64_t roster_bytes = roster.size() * sizeof(RosterEntry);
-  const Bytes roster_memory = std::as_writable_bytes(std::span(roster));
-  const auto peer = [&](int rank) -> std::optional<TcpComm::Peer>& {
-    return peers[static_cast<std::size_t>(rank)];
-  };
+[[noreturn]] void throw_lost(int rank, const std::string& why) {
+  throw PeerLost(rank, fmt::format("rank {} was lost in joining the job ({})", rank, why),
+                 "its own last words may say more");
+}
 
-  if (job.rank == 0) {
-    co_await door.until_here(1);
-    for (int rank = 1; rank < job.size; ++rank) {
-      Door::Guest& guest = door.guest(rank);
-      roster[static_cast<std::size_t>(rank)] =
-          entry(guest.socket.remote_endpoint().address(), guest.hello.listen_port);
+// Names the rank at the other end when it hangs up.
+Task<> with(int rank, Task<> talk) {
+  try {
+    co_await talk;
+  } catch (const HungUp& error) {
+    throw_lost(rank, error.what());
+  }
+}
+
+// The links of one rank while they come into being.
+class Links {
+ public:
+  Links(TcpLoop& loop, const Job& job)
+      : loop_(loop),
+        job_(job),
+        door_(std::make_unique<Door>(loop, job)),
+        peers_(static_cast<std::size_t>(job.size)),
+        roster_(peers_.size()) {}
+
+  Task<> gather() {
+    if (job_.rank == 0) {
+      co_await until_here(1);
+      co_await send_roster();
+    } else {
+      co_await call(0);
+      co_await with(0, read_roster());
+      has_roster_ = true;
+      for (int rank = 1; rank < job_.rank; ++rank) co_await call(rank);
+      co_await until_here(job_.rank + 1);
+      for (int rank = job_.rank + 1; rank < job_.size; ++rank) {
+        peer(rank).emplace(TcpComm::Peer{std::move(door_->guest(rank).socket), door_of(rank),
+                                         kListenerHandshakeBytes, kCallerHandshakeBytes});
+      }
     }
-    for (int rank = 1; rank < job.size; ++rank) {
-      Door::Guest& guest = door.guest(rank);
-      co_await write_all(loop, guest.socket, roster_memory);
-      peer(rank).emplace(
-          TcpComm::Peer{std::move(guest.socket), endpoint(roster[static_cast<std::size_t>(rank)]),
-                        kListenerHandshakeBytes + roster_bytes, kCallerHandshakeBytes});
-    }
-    co_return;
+    door_->shut();
   }
 
-  for (int rank = 0; rank < job.rank; ++rank) {
-    const tcp::endpoint where = rank == 0 ? resolve(loop, job.rendezvous)
-                                          : endpoint(roster[static_cast<std::size_t>(rank)]);
-    tcp::socket socket = co_await connect(loop, where);
-    co_await introduce(loop, socket, job, rank, door.port());
-    if (rank == 0) co_await read_exactly(loop, socket, roster_memory);
-    peer(rank).emplace(TcpComm::Peer{std::move(socket), where, kCallerHandshakeBytes,
-                                     kListenerHandshakeBytes + (rank == 0 ? roster_bytes : 0)});
+  // Those we have no connection with.
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < job_.size; ++rank) {
+      const bool here =
+          rank == job_.rank || peers_[static_cast<std::size_t>(rank)] || door_->is_here(rank);
+      if (!here) ranks.push_back(rank);
+    }
+    return ranks;
   }
-  co_await door.until_here(job.rank + 1);
-  for (int rank = job.rank + 1; rank < job.size; ++rank) {
-    peer(rank).emplace(TcpComm::Peer{std::move(door.guest(rank).socket),
-                                     endpoint(roster[static_cast<std::size_t>(rank)]),
-                                     kListenerHandshakeBytes, kCallerHandshakeBytes});
+  // Whether it is for rank 0 to know who is missing.
+  bool wait_for_roster() const { return job_.rank > 0 && peers_[0] && !has_roster_; }
+
+  // Tells those who are here on whose account there will be no job, as far as their sockets take it
+  // at once.
+  void give_up(int culprit) {
+    for (int rank = 0; rank < job_.size; ++rank) {
+      tcp::socket* socket = socket_to(rank);
+      if (socket == nullptr) continue;
+      asio::error_code ignored;
+      if (job_.rank == 0 && !peer(rank)) {  // it waits for the roster
+        const RosterHead head{static_cast<std::uint32_t>(culprit)};
+        socket->write_some(asio::buffer(&head, sizeof head), ignored);
+      } else {
+        FrameHeader frame;
+        frame.kind = FrameHeader::Kind::abort;
+        frame.channel = static_cast<std::uint32_t>(culprit);
+        socket->write_some(asio::buffer(&frame, sizeof frame), ignored);
+      }
+    }
   }
+
+  std::unique_ptr<Door> take_door() { return std::move(door_); }
+  Peers take_peers() { return std::move(peers_); }
+
+ private:
+  std::optional<TcpComm::Peer>& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  RosterEntry& entry_of(int rank) { return roster_[static_cast<std::size_t>(rank)]; }
+  tcp::endpoint door_of(int rank) {
+    return rank == 0 ? resolve(loop_, job_.rendezvous) : endpoint(entry_of(rank));
+  }
+  Bytes roster_memory() { return std::as_writable_bytes(std::span(roster_)); }
+  std::uint64_t roster_bytes() { return sizeof(RosterHead) + roster_memory().size(); }
+
+  // nullptr if that rank is not here yet.
+  tcp::socket* socket_to(int rank) {
+    if (peer(rank)) return &peer(rank)->socket;
+    return door_->is_here(rank) ? &door_->guest(rank).socket : nullptr;
+  }
+
+  // Waits until the ranks [first, size) have come, and for no longer than all who came stay.
+  Task<> until_here(int first) {
+    while (true) {
+      for (int rank = 0; rank < job_.size; ++rank) look_at(rank);
+      bool all = true;
+      for (int rank = first; rank < job_.size; ++rank) all = all && door_->is_here(rank);
+      if (all) co_return;
+      Task<int> news = race(hear(door_->arrivals()), sleep_until(loop_, loop_.now() + kLookEvery));
+      co_await news;
+    }
+  }
+  static Task<> hear(Bell& bell) { co_await bell.rung(); }
+
+  // Throws if that rank was here and has gone, or says on whose account it has. What it may have
+  // sent already is left where it is.
+  void look_at(int rank) {
+    tcp::socket* socket = socket_to(rank);
+    if (socket == nullptr) return;
+    FrameHeader frame;
+    const ssize_t got =
+        ::recv(socket->native_handle(), &frame, sizeof frame, MSG_PEEK | MSG_DONTWAIT);
+    if (got == 0) throw_lost(rank, "it hung up");
+    if (got < 0 && errno != EAGAIN && errno != EINTR) {
+      throw_lost(rank, std::generic_category().message(errno));
+    }
+    if (got == sizeof frame && frame.magic == FrameHeader::kMagic &&
+        frame.kind == FrameHeader::Kind::abort) {
+      throw_lost(static_cast<int>(frame.channel), "another rank reported it");
+    }
+  }
+
+  Task<> send_roster() {
+    for (int rank = 1; rank < job_.size; ++rank) {
+      const Door::Guest& guest = door_->guest(rank);
+      entry_of(rank) = entry(guest.address, guest.hello.listen_port);
+    }
+    RosterHead head;
+    for (int rank = 1; rank < job_.size; ++rank) {
+      tcp::socket& socket = door_->guest(rank).socket;
+      co_await with(rank, write_all(loop_, socket, object_bytes(head)));
+      co_await with(rank, write_all(loop_, socket, roster_memory()));
+      peer(rank).emplace(TcpComm::Peer{std::move(socket), door_of(rank),
+                                       kListenerHandshakeBytes + roster_bytes(),
+                                       kCallerHandshakeBytes});
+    }
+  }
+
+  Task<> read_roster() {
+    RosterHead head;
+    co_await read_exactly(loop_, peer(0)->socket, object_bytes(head));
+    if (head.missing != RosterHead::kNobody) {
+      throw_lost(static_cast<int>(head.missing), "rank 0 reported it");
+    }
+    co_await read_exactly(loop_, peer(0)->socket, roster_memory());
+  }
+
+  Task<> call(int rank) { co_await with(rank, shake_hands(rank)); }
+  Task<> shake_hands(int rank) {
+    const tcp::endpoint door = door_of(rank);
+    Task<tcp::socket> connecting =
+        rank == 0 ? connect_patiently(loop_, door) : connect(loop_, door);
+    tcp::socket socket = co_await connecting;
+    co_await introduce(loop_, socket, job_, rank, door_->port());
+    peer(rank).emplace(TcpComm::Peer{std::move(socket), door, kCallerHandshakeBytes,
+                                     kListenerHandshakeBytes + (rank == 0 ? roster_bytes() : 0)});
+  }
+
+  TcpLoop& loop_;
+  const Job& job_;
+  std::unique_ptr<Door> door_;
+  Peers peers_;
+  std::vector<RosterEntry> roster_;
+  bool has_roster_ = false;
+};
+
+Error nobody_came(const Job& job, const Links& links) {
+  const std::string who = links.wait_for_roster()
+                              ? "rank 0 to hear from all others"
+                              : fmt::format("rank {}", fmt::join(links.missing(), ", "));
+  return Error(fmt::format("waited {} s for {}", job.timeout.count(), who),
+               "see that every worker was started and can reach " + job.rendezvous);
 }
 
 }  // namespace
 
 Task<Membership> join_task(TcpLoop& loop, Job job) {
-  std::vector<std::optional<TcpComm::Peer>> peers(static_cast<std::size_t>(job.size));
-  std::unique_ptr<Door> door;
-  if (job.size > 1) {
-    door = std::make_unique<Door>(loop, job);
-    try {
-      co_await within(loop, loop.now() + job.timeout, "joining the job",
-                      gather_links(loop, job, *door, peers));
-    } catch (const DeadlineExceeded&) {
-      std::vector<int> missing;
-      for (int rank = 0; rank < job.size; ++rank) {
-        const bool here =
-            rank == job.rank || peers[static_cast<std::size_t>(rank)] || door->is_here(rank);
-        if (!here) missing.push_back(rank);
-      }
-      throw Error(
-          fmt::format("waited {} s for rank {}", job.timeout.count(), fmt::join(missing, ", ")),
-          "see that every worker was started and can reach " + job.rendezvous);
-    }
+  if (job.size == 1) co_return Membership(nullptr, std::make_unique<TcpComm>(loop, 0, Peers(1)));
+
+  Links links(loop, job);
+  try {
+    co_await within(loop, loop.now() + job.timeout, "joining the job", links.gather());
+  } catch (const PeerLost& lost) {
+    links.give_up(lost.rank());
+    throw;
+  } catch (const DeadlineExceeded&) {
+    if (!links.missing().empty()) links.give_up(links.missing().front());
+    throw nobody_came(job, links);
   }
-  auto comm = std::make_unique<TcpComm>(loop, job.rank, std::move(peers));
-  co_return Membership(std::move(door), std::move(comm));
+  auto comm = std::make_unique<TcpComm>(loop, job.rank, links.take_peers());
+  co_return Membership(links.take_door(), std::move(comm));
 }
 
 Membership join(TcpLoop& loop, const Job& job) { return loop.run(join_task(loop, job)); }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/rand.h>
-#include <openssl/sha.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -114,16 +113,6 @@ class Guardian {
   int tell_;
 };
 
-// All machines of a job know its secret, so its number can be made from it, in a way that does not
-// tell it.
-std::uint64_t job_id(const std::string& secret) {
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
-  SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(), digest.data());
-  std::uint64_t id = 0;
-  std::memcpy(&id, digest.data(), sizeof id);
-  return id;
-}
-
 class Launcher {
  public:
   Launcher(const LaunchPlan& plan, const WorkerEvent& on_event, const WorkerEnd& on_end)
@@ -206,7 +195,6 @@ class Launcher {
           fmt::format("{}={}", kLocalSizeVariable, plan_.workers),
           fmt::format("{}={}", kRendezvousVariable, rendezvous),
           fmt::format("{}={}", kSecretVariable, secret),
-          fmt::format("{}={}", kJobVariable, job_id(secret)),
           fmt::format("{}={}", kEventsVariable, events.write_end),
           fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
           fmt::format("{}={}", kSettingsVariable, plan_.settings),

@@ -2,6 +2,7 @@
 
 #include <asio/buffer.hpp>
 #include <memory>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -54,7 +55,7 @@ Task<> read_exactly(TcpLoop& loop, tcp::socket& socket, Bytes bytes) {
       Readiness readable(loop, socket, asio::socket_base::wait_read);
       co_await readable;
     } else if (error) {
-      throw Error(error == asio::error::eof ? "it hung up" : error.message());
+      throw HungUp(error == asio::error::eof ? "it hung up" : error.message());
     }
     bytes = bytes.subspan(got);
   }
@@ -69,22 +70,27 @@ Task<> write_all(TcpLoop& loop, tcp::socket& socket, ConstBytes bytes) {
       Readiness writable(loop, socket, asio::socket_base::wait_write);
       co_await writable;
     } else if (error) {
-      throw Error(error.message());
+      throw HungUp(error.message());
     }
     bytes = bytes.subspan(put);
   }
 }
 
+// One caller a turn of the loop, so that a crowd cannot keep it from anything else.
 Task<tcp::socket> accept(TcpLoop& loop, tcp::acceptor& acceptor) {
   acceptor.non_blocking(true);
-  tcp::socket socket(loop.io());
   while (true) {
+    Readiness called(loop, acceptor, asio::socket_base::wait_read);
+    co_await called;
+    tcp::socket socket(loop.io());
     asio::error_code error;
     acceptor.accept(socket, error);
     if (!error) co_return std::move(socket);
-    // Out of descriptors, or the caller has gone again: neither is a reason to stop listening.
-    Readiness called(loop, acceptor, asio::socket_base::wait_read);
-    co_await called;
+    // Some callers have gone again by now. Without descriptors however they stay in the queue, and
+    // to look again at once would be to spin.
+    if (error != asio::error::would_block && error != asio::error::connection_aborted) {
+      co_await sleep_until(loop, loop.now() + std::chrono::milliseconds(100));
+    }
   }
 }
 
@@ -107,6 +113,14 @@ Task<int> try_to_connect(TcpLoop& loop, tcp::socket& socket, tcp::endpoint to) {
 }
 
 Task<tcp::socket> connect(TcpLoop& loop, tcp::endpoint to) {
+  tcp::socket socket(loop.io());
+  Task<int> calling = try_to_connect(loop, socket, to);
+  const int error = co_await calling;
+  if (error != 0) throw HungUp(std::generic_category().message(error));
+  co_return std::move(socket);
+}
+
+Task<tcp::socket> connect_patiently(TcpLoop& loop, tcp::endpoint to) {
   while (true) {
     tcp::socket socket(loop.io());
     Task<int> calling = try_to_connect(loop, socket, to);

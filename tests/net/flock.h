@@ -8,6 +8,7 @@
 #include "net/join.h"
 #include "runtime/all.h"
 #include "runtime/race.h"
+#include "tests/net/patience.h"
 
 namespace starling {
 
@@ -21,7 +22,6 @@ class Flock {
       job.size = size;
       job.rendezvous = "127.0.0.1:" + std::to_string(listener.local_endpoint().port());
       job.secret = "a secret of the flock";
-      job.id = 7;
       job.timeout = timeout;
       if (rank == 0) job.listen_fd = ::dup(listener.native_handle());
       jobs_.push_back(job);
@@ -42,6 +42,15 @@ class Flock {
     }
     loop_.run(
         within(loop_, loop_.now() + std::chrono::seconds(60), "the test", all(std::move(tasks))));
+  }
+
+  template <class Predicate>
+  void until(const Predicate& so) {
+    poll_until(loop_, so);
+  }
+  template <class... Operations>
+  void until_done(const Operations&... operations) {
+    until([&] { return (operations.done() && ...); });
   }
 
   TcpLoop& loop() { return loop_; }

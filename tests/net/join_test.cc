@@ -2,14 +2,18 @@
 #include "net/join.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <asio/write.hpp>
+#include <list>
+#include <memory>
+#include <optional>
 
 #include "base/error.h"
-#include "exchange/allreduce.h"
 #include "net/handshake.h"
-#include "net/socket_io.h"
-#include "tests/net/flock.h"
+#include "runtime/race.h"
+#include "tests/net/patience.h"
 
 namespace starling {
 namespace {
@@ -17,163 +21,306 @@ namespace {
 using asio::ip::tcp;
 constexpr Channel kChannel{1, Purpose::weights};
 
-tcp::socket knock(Flock& flock, int rank) {
-  tcp::socket socket(flock.loop().io());
-  socket.connect({asio::ip::address_v4::loopback(), flock.member(rank).port()});
-  return socket;
+// Ranks of one job, of which some join when the test says so, and others not at all.
+class Gathering {
+ public:
+  explicit Gathering(int size, std::chrono::seconds timeout = std::chrono::seconds(20)) {
+    tcp::acceptor listener = listen_on_loopback(loop_);
+    where_ = listener.local_endpoint();
+    for (int rank = 0; rank < size; ++rank) {
+      Job job;
+      job.rank = rank;
+      job.size = size;
+      job.rendezvous = "127.0.0.1:" + std::to_string(where_.port());
+      job.secret = "a secret of those who gather";
+      job.timeout = timeout;
+      if (rank == 0) job.listen_fd = ::dup(listener.native_handle());
+      jobs_.push_back(job);
+    }
+    comings_.resize(jobs_.size());
+  }
+
+  TcpLoop& loop() { return loop_; }
+  const Job& job(int rank) const { return jobs_[static_cast<std::size_t>(rank)]; }
+  Membership& member(int rank) { return *comings_[static_cast<std::size_t>(rank)].member; }
+
+  void start(int rank) {
+    Coming& coming = comings_[static_cast<std::size_t>(rank)];
+    coming.running = std::make_unique<Running>(come(loop_, job(rank), coming.member));
+  }
+  // As if its process had died.
+  void kill(int rank) {
+    comings_[static_cast<std::size_t>(rank)].running.reset();
+    comings_[static_cast<std::size_t>(rank)].member.reset();
+  }
+  // Until all has happened that can, which in one process takes no time but turns of the loop.
+  void settle() {
+    for (int i = 0; i < 1000; ++i) loop_.poll();
+  }
+
+  bool is_done(int rank) const { return comings_[static_cast<std::size_t>(rank)].running->done(); }
+  void until_all_are_here() {
+    poll_until(loop_, [&] {
+      return std::ranges::all_of(comings_, [](const Coming& each) {
+        if (each.running) each.running->rethrow_failure();
+        return each.member.has_value();
+      });
+    });
+  }
+  std::string failure_of(int rank) {
+    poll_until(loop_, [&] { return is_done(rank); });
+    return error_of([&] { comings_[static_cast<std::size_t>(rank)].running->rethrow_failure(); });
+  }
+
+  // A connection to where rank 0 listens.
+  tcp::socket call() {
+    tcp::socket socket(loop_.io());
+    socket.connect(where_);
+    return socket;
+  }
+  // What becomes of one who introduces itself so.
+  std::string introduce_as(const Job& job, int to) {
+    tcp::socket socket = call();
+    return error_of([&] {
+      loop_.run(within(loop_, loop_.now() + std::chrono::seconds(20), "the test",
+                       introduce(loop_, socket, job, to, 1)));
+    });
+  }
+
+  template <class Action>
+  static std::string error_of(const Action& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+ private:
+  struct Coming {
+    std::optional<Membership> member;
+    std::unique_ptr<Running> running;
+  };
+
+  static Task<> come(TcpLoop& loop, Job job, std::optional<Membership>& member) {
+    Task<Membership> joining = join_task(loop, job);
+    member.emplace(co_await joining);
+  }
+
+  TcpLoop loop_;
+  tcp::endpoint where_;
+  std::vector<Job> jobs_;
+  std::vector<Coming> comings_;
+};
+
+bool mentions(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
 }
 
-void expect_the_run_goes_on(Flock& flock) {
-  std::vector<float> values(1000, 1);
-  std::vector<std::vector<float>> vectors(3, values);
-  flock.run([&](Comm& comm) {
-    return ring_allreduce(comm, kChannel, vectors[static_cast<std::size_t>(comm.rank())]);
-  });
-  for (const auto& vector : vectors) EXPECT_EQ(vector[999], 3.0f);
-}
-
-// Until the other side hangs up; fails the test if it never does.
-void expect_hang_up(Flock& flock, tcp::socket& socket) {
+bool has_hung_up(tcp::socket& socket) {
   socket.non_blocking(true);
   std::array<char, 1000> bytes;
-  asio::error_code error = asio::error::would_block;
-  const Time patience = flock.loop().now() + std::chrono::seconds(8);
-  while (!error || error == asio::error::would_block) {
-    ASSERT_LT(flock.loop().now(), patience) << "a stranger was not refused";
-    flock.loop().poll();
-    socket.read_some(asio::buffer(bytes), error);
-  }
+  asio::error_code error;
+  socket.read_some(asio::buffer(bytes), error);
+  return error && error != asio::error::would_block;
 }
 
-std::string refusal(Flock& flock, Job job, int door) {
-  try {
-    tcp::socket socket = knock(flock, door);
-    flock.loop().run(introduce(flock.loop(), socket, job, door, 1));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "was let in";
+void write(tcp::socket& socket, const auto& object) {
+  asio::write(socket, asio::buffer(&object, sizeof object));
 }
 
-TEST(Join, RefusesStrangersAndTheRunGoesOn) {
-  Flock flock(3);
-  {
-    tcp::socket scanner = knock(flock, 0);
-    asio::write(
-        scanner,
-        asio::buffer(std::string("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n")));
-    expect_hang_up(flock, scanner);
+TEST(Join, RefusesStrangersWhileItWaitsForMembers) {
+  Gathering gathering(3);
+  gathering.start(0);
+  gathering.start(1);
+  tcp::socket scanner = gathering.call(), noise = gathering.call(), old = gathering.call();
+  asio::write(
+      scanner,
+      asio::buffer(std::string("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n")));
+  asio::write(noise, asio::buffer(std::string(sizeof(Hello), '\xff')));
+  Hello other_version;
+  other_version.version = kProtocolVersion + 1;
+  write(old, other_version);
+  { tcp::socket knock = gathering.call(); }
+  for (tcp::socket* stranger : {&scanner, &noise, &old}) {
+    poll_until(gathering.loop(), [&] { return has_hung_up(*stranger); });
   }
-  {
-    tcp::socket noise = knock(flock, 1);
-    asio::write(noise, asio::buffer(std::string(48, '\xff')));
-    expect_hang_up(flock, noise);
-  }
-  { tcp::socket silent = knock(flock, 2); }
-  expect_the_run_goes_on(flock);
+  gathering.start(2);
+  gathering.until_all_are_here();
 }
 
 TEST(Join, HangsUpOnWhoSaysNothing) {
-  Flock flock(3);
-  tcp::socket silent = knock(flock, 0);
-  expect_hang_up(flock, silent);
-  expect_the_run_goes_on(flock);
+  Gathering gathering(2);
+  gathering.start(0);
+  tcp::socket silent = gathering.call();
+  poll_until(gathering.loop(), [&] { return has_hung_up(silent); });
 }
 
-TEST(Join, RefusesAWrongSecretJobSizeAndRank) {
-  Flock flock(3);
-  Job job = flock.job(2);
+TEST(Join, RefusesAWrongSecretSizeAndRank) {
+  Gathering gathering(4);
+  gathering.start(0);
+  Job job = gathering.job(2);
   job.secret = "a guess";
-  EXPECT_NE(refusal(flock, job, 0).find("does not know this job's secret"), std::string::npos);
-  job = flock.job(2);
-  job.id = 8;
-  EXPECT_NE(refusal(flock, job, 0).find("another job"), std::string::npos);
-  job = flock.job(2);
-  job.size = 4;
-  EXPECT_NE(refusal(flock, job, 0).find("another number of workers"), std::string::npos);
-  job = flock.job(2);
-  job.rank = 5;
-  EXPECT_NE(refusal(flock, job, 0).find("its rank cannot be"), std::string::npos);
-  EXPECT_NE(refusal(flock, flock.job(0), 1).find("its rank cannot be"), std::string::npos);
-  expect_the_run_goes_on(flock);
+  EXPECT_TRUE(mentions(gathering.introduce_as(job, 0),
+                       "rank 0 refused rank 2: it does not know this job's secret"));
+  job = gathering.job(2);
+  job.size = 5;
+  EXPECT_TRUE(mentions(gathering.introduce_as(job, 0), "another number of workers"));
+  job = gathering.job(2);
+  job.rank = 4;
+  EXPECT_TRUE(mentions(gathering.introduce_as(job, 0), "its rank cannot be"));
+  EXPECT_TRUE(mentions(gathering.introduce_as(gathering.job(0), 0), "its rank cannot be"));
+  for (int rank = 1; rank < 4; ++rank) gathering.start(rank);
+  gathering.until_all_are_here();
 }
 
-TEST(Join, RefusesAProofMadeWithoutTheSecret) {
-  // A caller that ignores the listener's proof and sends one of its own making.
-  Flock flock(3);
-  tcp::socket socket = knock(flock, 0);
-  Hello hello;
-  hello.rank = 2;
-  hello.size = 3;
-  hello.job_id = flock.job(0).id;
-  asio::write(socket, asio::buffer(&hello, sizeof hello));
-  std::array<std::byte, 32> forged{};
-  asio::write(socket, asio::buffer(forged));
-  expect_hang_up(flock, socket);
-  expect_the_run_goes_on(flock);
+TEST(Join, LetsARankInOnce) {
+  Gathering gathering(3);
+  gathering.start(0);
+  gathering.start(1);
+  gathering.settle();
+  tcp::socket second = gathering.call();
+  gathering.loop().run(introduce(gathering.loop(), second, gathering.job(1), 0, 1));
+  poll_until(gathering.loop(), [&] { return has_hung_up(second); });
+  gathering.start(2);
+  gathering.until_all_are_here();
+  int word = 7, heard = 0;  // the first one is still the one
+  auto send = gathering.member(1).comm().send(0, kChannel, std::span(&word, 1));
+  auto receive = gathering.member(0).comm().receive(1, kChannel, std::span(&heard, 1));
+  poll_until(gathering.loop(), [&] { return receive.done(); });
+  EXPECT_EQ(heard, 7);
 }
 
-TEST(Join, RefusesAnotherProtocolVersion) {
-  Flock flock(3);
-  tcp::socket socket = knock(flock, 0);
-  Hello hello;
-  hello.version = kProtocolVersion + 1;
-  asio::write(socket, asio::buffer(&hello, sizeof hello));
-  expect_hang_up(flock, socket);
-  expect_the_run_goes_on(flock);
+TEST(Join, IsNotKeptByACrowdOfSilentCallers) {
+  Gathering gathering(3, std::chrono::seconds(4));  // less than the patience with one of them
+  gathering.start(0);
+  std::list<tcp::socket> crowd;
+  for (int i = 0; i < 300; ++i) crowd.push_back(gathering.call());
+  gathering.settle();
+  EXPECT_TRUE(has_hung_up(crowd.front())) << "so many are not listened to at a time";
+  EXPECT_FALSE(has_hung_up(crowd.back()));
+  gathering.start(1);
+  gathering.start(2);
+  gathering.until_all_are_here();
+}
+
+TEST(Join, HangsUpOnEveryCallerOnceAllAreHere) {
+  Gathering gathering(3);
+  for (int rank = 0; rank < 3; ++rank) gathering.start(rank);
+  gathering.until_all_are_here();
+  for (int rank = 0; rank < 3; ++rank) {
+    tcp::socket silent(gathering.loop().io()), member(gathering.loop().io());
+    for (tcp::socket* caller : {&silent, &member}) {
+      caller->connect({asio::ip::address_v4::loopback(), gathering.member(rank).port()});
+    }
+    Hello hello;
+    hello.rank = 2;
+    hello.to = static_cast<std::uint32_t>(rank);
+    hello.size = 3;
+    write(member, hello);
+    const Time start = gathering.loop().now();
+    for (tcp::socket* caller : {&silent, &member}) {
+      poll_until(gathering.loop(), [&] { return has_hung_up(*caller); });
+    }
+    EXPECT_LT(gathering.loop().now() - start, std::chrono::seconds(4)) << "it was listened to";
+  }
+}
+
+TEST(Join, DoesNotSpinWithoutFileDescriptors) {
+  Gathering gathering(2);
+  gathering.start(0);
+  tcp::socket caller(gathering.loop().io());
+  caller.open(tcp::v4());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  asio::error_code error;
+  caller.connect({asio::ip::address_v4::loopback(),
+                  static_cast<std::uint16_t>(std::stoi(gathering.job(0).rendezvous.substr(10)))},
+                 error);
+  int turns = 0;
+  const Running rest(
+      sleep_until(gathering.loop(), gathering.loop().now() + std::chrono::milliseconds(500)));
+  while (!rest.done()) {
+    gathering.loop().io().run_one();
+    gathering.loop().poll();
+    ++turns;
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(error);
+  EXPECT_LT(turns, 50);
+  gathering.start(1);
+  gathering.until_all_are_here();
 }
 
 TEST(Join, SaysWhoDidNotCome) {
-  TcpLoop loop;
-  Job job;
-  job.size = 3;
-  job.rendezvous = "127.0.0.1:0";
-  job.secret = "x";
-  job.timeout = std::chrono::seconds(1);
-  try {
-    join(loop, job);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("waited 1 s for rank 1, 2"), std::string::npos)
-        << error.what();
-  }
+  Gathering gathering(4, std::chrono::seconds(1));
+  gathering.start(0);
+  gathering.start(2);
+  EXPECT_TRUE(mentions(gathering.failure_of(0), "waited 1 s for rank 1, 3"))
+      << gathering.failure_of(0);
+  gathering.kill(0);
+  const std::string told = gathering.failure_of(2);
+  EXPECT_TRUE(mentions(told, "rank 1 was lost in joining the job (rank 0 reported it)") ||
+              mentions(told, "waited 1 s for rank 0 to hear from all others"))
+      << told;
 }
 
-// A rank that has proved itself and then sends nonsense.
-TEST(Join, AFrameOfAbsurdLengthBreaksOnlyThatConnection) {
-  TcpLoop loop;
-  auto listener = listen_on_loopback(loop);
-  Job job;
-  job.size = 2;
-  job.rendezvous = "127.0.0.1:" + std::to_string(listener.local_endpoint().port());
-  job.secret = "x";
-  job.listen_fd = ::dup(listener.native_handle());
-  Job other = job;
-  other.rank = 1;
+TEST(Join, SaysWhoDiedWhileTheOthersWereAwaited) {
+  Gathering gathering(4);
+  for (int rank : {0, 1, 2}) gathering.start(rank);
+  gathering.settle();
+  gathering.kill(2);
+  EXPECT_TRUE(mentions(gathering.failure_of(0), "rank 2 was lost in joining the job (it hung up)"))
+      << gathering.failure_of(0);
+  EXPECT_TRUE(
+      mentions(gathering.failure_of(1), "rank 2 was lost in joining the job (rank 0 reported it)"))
+      << gathering.failure_of(1);
+}
 
-  std::optional<Membership> member;
-  const auto come = [](TcpLoop& l, Job j, std::optional<Membership>& m) -> Task<> {
-    m.emplace(co_await join_task(l, j));
-  };
-  Running joining(come(loop, job, member));
-  tcp::socket socket(loop.io());
-  socket.connect({asio::ip::address_v4::loopback(), listener.local_endpoint().port()});
-  loop.run(introduce(loop, socket, other, 0, 1));
-  loop.drive(joining);
+TEST(Join, SaysThatRankZeroDied) {
+  Gathering gathering(3);
+  for (int rank : {0, 1}) gathering.start(rank);
+  gathering.settle();
+  gathering.kill(0);
+  EXPECT_TRUE(mentions(gathering.failure_of(1), "rank 0 was lost in joining the job (it hung up)"))
+      << gathering.failure_of(1);
+}
 
-  float value = 0;
-  auto receive = member->comm().receive(1, kChannel.in("a test"), std::span(&value, 1));
-  FrameHeader absurd;
-  absurd.remaining_bytes = ~std::uint64_t{0};
-  asio::write(socket, asio::buffer(&absurd, sizeof absurd));
-  while (!receive.done()) loop.poll();
-  try {
-    receive.await_resume();
-    FAIL();
-  } catch (const PeerLost& lost) {
-    EXPECT_EQ(lost.rank(), 1);
-    EXPECT_NE(std::string(lost.what()).find("makes no sense"), std::string::npos) << lost.what();
-  }
+// Rank 1 has said hello to rank 0 and died; rank 2 finds nobody at the address in the roster.
+TEST(Join, SaysWhoDoesNotAnswerAnyMore) {
+  Gathering gathering(3);
+  gathering.start(0);
+  tcp::socket one = gathering.call();
+  tcp::acceptor gone = listen_on_loopback(gathering.loop());
+  const std::uint16_t port = gone.local_endpoint().port();
+  gone.close();
+  gathering.loop().run(introduce(gathering.loop(), one, gathering.job(1), 0, port));
+  gathering.start(2);
+  EXPECT_TRUE(
+      mentions(gathering.failure_of(2), "rank 1 was lost in joining the job (Connection refused)"))
+      << gathering.failure_of(2);
+}
+
+// Rank 1 waits for rank 2, and hears from rank 0, which has begun, that it will not come.
+TEST(Join, HearsOnWhoseAccountAnotherGaveUp) {
+  Gathering gathering(3);
+  gathering.start(0);
+  gathering.start(1);
+  tcp::socket two = gathering.call();
+  gathering.loop().run(introduce(gathering.loop(), two, gathering.job(2), 0, 1));
+  poll_until(gathering.loop(), [&] { return gathering.is_done(0); });
+  int word = 0;
+  auto lost = gathering.member(0).comm().receive(2, kChannel, std::span(&word, 1));
+  two.close();
+  poll_until(gathering.loop(), [&] { return lost.done(); });
+  gathering.kill(0);
+  EXPECT_TRUE(mentions(gathering.failure_of(1),
+                       "rank 2 was lost in joining the job (another rank reported it)"))
+      << gathering.failure_of(1);
 }
 
 }  // namespace
