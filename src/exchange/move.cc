@@ -4,25 +4,9 @@
 #include <array>
 #include <optional>
 
+#include "exchange/segments.h"
+
 namespace starling {
-
-namespace {
-
-// Measured by `starling bench exchange`; see docs/performance.md.
-constexpr std::size_t kSegmentElements = 64 * 1024;
-constexpr std::size_t kWindow = 4;
-
-std::size_t segments(std::size_t elements) {
-  return (elements + kSegmentElements - 1) / kSegmentElements;
-}
-
-template <class T>
-std::span<T> segment(std::span<T> values, std::size_t index) {
-  const std::size_t begin = index * kSegmentElements;
-  return values.subspan(begin, std::min(kSegmentElements, values.size() - begin));
-}
-
-}  // namespace
 
 Task<> move(Comm& comm, Channel channel, Outgoing out, Incoming in) {
   const std::size_t to_send = segments(out.values.size());

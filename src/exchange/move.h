@@ -1,9 +1,5 @@
 // Moving a vector to one rank while another one's vector comes in: the step that exchanges are made
-// of.
-//
-// Long vectors go in *segments*, so that combining one overlaps receiving the next, and what was
-// received is still in the cache when it is combined. A window of segments is under way in each
-// direction.
+// of. Long ones go in segments (exchange/segments.h).
 #pragma once
 
 #include <span>

@@ -1,16 +1,14 @@
 // mean: w_i <- w_i + 2 step sum_j W_ij (w_j - w_i), where W are the graph's weights (Metropolis's
 // where everybody who hears is heard, else equal ones). A step of 1/2 is the plain or weighted
 // mean; a ring window, one peer or all together then have exchanges of their own, which send less.
-#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "exchange/allreduce.h"
-#include "exchange/move.h"
+#include "exchange/neighbours.h"
 #include "exchange/pairwise.h"
 #include "exchange/vector_math.h"
 #include "mixing/mixing.h"
-#include "runtime/all.h"
 
 namespace starling {
 
@@ -55,32 +53,22 @@ class MeanMixing : public Mixing {
   }
 
   Task<> with_neighbours(std::span<float> weights, std::uint64_t round) {
-    const std::span<const int> heard = graph_->hears(comm_.rank(), round);
-    auto memory = comm_.lend<float>(weights.size() * heard.size());
-    const auto model = [&](std::size_t i) {
-      return memory.span().subspan(i * weights.size(), weights.size());
-    };
-    std::vector<Task<>> moves;
-    for (int rank : graph_->tells(comm_.rank(), round)) {
-      moves.push_back(move(comm_, kMixingChannel, Outgoing{rank, weights}));
-    }
-    for (std::size_t i = 0; i < heard.size(); ++i) {
-      moves.push_back(move(comm_, kMixingChannel, Incoming{heard[i], model(i)}));
-    }
-    co_await all(std::move(moves));
-    auto own = comm_.lend<float>(weights.size());
-    std::ranges::copy(weights, own.span().begin());
     const std::vector<double>& row = weights_of_[round % graph_->rounds()];
-    for (std::size_t i = 0; i < heard.size(); ++i) {
-      const double weight = 2 * settings_.step * row[static_cast<std::size_t>(heard[i])];
-      subtract_scaled(weights, own.span(), static_cast<float>(weight));
-      subtract_scaled(weights, model(i), static_cast<float>(-weight));
+    heard_.clear();
+    double others = 0;
+    for (int rank : graph_->hears(comm_.rank(), round)) {
+      const double weight = 2 * settings_.step * row[static_cast<std::size_t>(rank)];
+      heard_.push_back({rank, static_cast<float>(weight)});
+      others += weight;
     }
+    co_await weighted_sum(comm_, kMixingChannel, weights, static_cast<float>(1 - others),
+                          graph_->tells(comm_.rank(), round), heard_);
   }
 
   MixingSettings settings_;
   std::optional<Graph> graph_;
   std::vector<std::vector<double>> weights_of_;  // every rank, in each round
+  std::vector<Heard> heard_;                     // in the round that is under way
 };
 
 }  // namespace

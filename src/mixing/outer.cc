@@ -24,7 +24,6 @@ class OuterMixing : public Mixing {
 
   Task<> start(std::span<const float> weights) override {
     base_.assign(weights.begin(), weights.end());
-    change_.resize(weights.size());
     velocity_.assign(weights.size(), 0);
     co_await mean_->start(weights);
   }
@@ -32,11 +31,11 @@ class OuterMixing : public Mixing {
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     co_await mean_->mix(weights, round);
     report_ = mean_->report();
-    std::ranges::copy(base_, change_.begin());
-    subtract_scaled(change_, weights, 1);
+    scale(weights, -1);  // what was the mean becomes the change
+    add(weights, base_);
     scale(velocity_, momentum_);
-    add(velocity_, change_);
-    subtract_scaled(base_, change_, lr_);
+    add(velocity_, weights);
+    subtract_scaled(base_, weights, lr_);
     subtract_scaled(base_, velocity_, lr_ * momentum_);
     std::ranges::copy(base_, weights.begin());
   }
@@ -44,7 +43,7 @@ class OuterMixing : public Mixing {
  private:
   std::unique_ptr<Mixing> mean_;
   float lr_, momentum_;
-  std::vector<float> base_, change_, velocity_;
+  std::vector<float> base_, velocity_;
 };
 
 }  // namespace

@@ -2,10 +2,9 @@
 // by comparison with others, so equal weights do not add up to a mean. Every worker therefore sends
 // even parts of its weights *and* of a number that begins as 1 to those it tells, keeps one part,
 // and adds what comes; its weights divided by its number tend to the mean of all.
-#include <algorithm>
 #include <vector>
 
-#include "exchange/move.h"
+#include "exchange/neighbours.h"
 #include "exchange/vector_math.h"
 #include "mixing/mixing.h"
 #include "runtime/all.h"
@@ -24,24 +23,21 @@ class PushSumMixing : public Mixing {
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
     const std::span<const int> told = graph_.tells(comm_.rank(), round);
-    const std::span<const int> heard = graph_.hears(comm_.rank(), round);
+    heard_.clear();
+    for (int rank : graph_.hears(comm_.rank(), round)) heard_.push_back({rank, 1});
     part_ = number_ / static_cast<float>(told.size() + 1);
     scale(weights, part_);  // the part that everybody gets
-    auto memory = comm_.lend<float>(weights.size() * heard.size());
-    const auto model = [&](std::size_t i) {
-      return memory.span().subspan(i * weights.size(), weights.size());
-    };
-    parts_.assign(heard.size(), 0);
+    parts_.assign(heard_.size(), 0);
     std::vector<Task<>> moves;
-    for (int rank : told) moves.push_back(tell(rank, weights));
-    for (std::size_t i = 0; i < heard.size(); ++i) {
-      moves.push_back(hear(heard[i], parts_[i], model(i)));
+    for (int rank : told) moves.push_back(tell_part(rank));
+    for (std::size_t i = 0; i < heard_.size(); ++i) {
+      moves.push_back(hear_part(heard_[i].rank, parts_[i]));
     }
+    moves.push_back(weighted_sum(comm_, kMixingChannel, weights, 1, told, heard_));
     co_await all(std::move(moves));
     number_ = part_;
-    for (std::size_t i = 0; i < heard.size(); ++i) {
-      add(weights, model(i));
-      number_ += parts_[i];
+    for (float part : parts_) {
+      number_ += part;
       report_.mixed(0);
     }
     scale(weights, 1 / number_);
@@ -50,19 +46,18 @@ class PushSumMixing : public Mixing {
   float final_share() const override { return number_; }
 
  private:
-  Task<> tell(int rank, std::span<const float> weights) {
-    co_await comm_.send(rank, kMixingChannel, object_bytes(part_));
-    co_await move(comm_, kMixingChannel, Outgoing{rank, weights});
-  }
-  Task<> hear(int rank, float& part, std::span<float> into) {
-    co_await comm_.receive(rank, kMixingChannel, object_bytes(part));
-    co_await move(comm_, kMixingChannel, Incoming{rank, into});
+  static constexpr Channel kPartChannel{10, Purpose::weights, "mixing weights"};
+
+  Task<> tell_part(int rank) { co_await comm_.send(rank, kPartChannel, object_bytes(part_)); }
+  Task<> hear_part(int rank, float& part) {
+    co_await comm_.receive(rank, kPartChannel, object_bytes(part));
   }
 
   Graph graph_;
   float number_ = 1;
   float part_ = 0;
-  std::vector<float> parts_;
+  std::vector<Heard> heard_;  // in the round that is under way, with
+  std::vector<float> parts_;  // their numbers
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "exchange/collect.h"
 #include "exchange/move.h"
-#include "exchange/vector_math.h"
+#include "exchange/neighbours.h"
 #include "mixing/mixing.h"
 
 namespace starling {
@@ -43,15 +43,14 @@ class SampledMixing : public Mixing {
     double all_samples = 0;
     for (int client : clients) all_samples += share_of(client);
     if (comm_.rank() == kCentre) {
-      scale(weights, static_cast<float>(sent ? share_of(kCentre) / all_samples : 0));
-      auto model = comm_.lend<float>(weights.size());
+      std::vector<Heard> heard;
       for (int client : clients) {
         if (client == kCentre) continue;
-        co_await move(comm_, kMixingChannel, Incoming{client, model.span()});
-        const double share = share_of(client) / all_samples;
-        subtract_scaled(weights, model.span(), static_cast<float>(-share));
+        heard.push_back({client, static_cast<float>(share_of(client) / all_samples)});
         report_.mixed(0);
       }
+      const double own = sent ? share_of(kCentre) / all_samples : 0;
+      co_await weighted_sum(comm_, kMixingChannel, weights, static_cast<float>(own), {}, heard);
     } else if (sent) {
       co_await move(comm_, kMixingChannel, Outgoing{kCentre, weights});
     }
