@@ -8,6 +8,8 @@
 // by the seed; with alpha = beta = 1/2 both then have the mean of the two (AD-PSGD; X. Lian et al.,
 // 2018). Nobody waits for an answer: the distance is applied to the weights as they are when it
 // comes, so that with alpha = beta nothing is gained or lost.
+#include <array>
+
 #include "mixing/letter_mixing.h"
 
 namespace starling {
@@ -24,7 +26,6 @@ class ElasticMixing : public LetterMixing {
 
   Task<> start(std::span<const float> weights) override {
     open(weights.size_bytes());
-    distance_.resize(weights.size());
     if (is_master()) master_.assign(weights.begin(), weights.end());
     co_return;
   }
@@ -37,9 +38,7 @@ class ElasticMixing : public LetterMixing {
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
     if (is_master()) {
-      part_from(master_, weights);
-      subtract_scaled(master_, distance_, -beta_);
-      subtract_scaled(weights, distance_, alpha_);
+      meet_the_master(weights);
     } else if (awaits_answer()) {
       ++report_.skipped;
     } else {
@@ -60,13 +59,13 @@ class ElasticMixing : public LetterMixing {
   float final_share() const override { return !has_master_ || is_master() ? 1 : 0; }
 
  private:
-  static constexpr std::uint32_t kQuestion = 0, kAnswer = 1;
+  static constexpr std::uint16_t kQuestion = 0, kAnswer = 1;
 
   bool is_master() const { return has_master_ && comm_.rank() == kMaster; }
   bool awaits_answer() const override { return asked_ && !comm_.is_lost(*asked_); }
 
   bool read(const Letter& letter, std::span<float> weights) override {
-    const std::span<const float> values = model_in(letter, weights.size());
+    const std::span<float> values = model_in(letter, weights.size());
     if (letter.header.kind == kQuestion) return answer(letter, values, weights);
     subtract_scaled(weights, values, alpha_);
     const double square = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
@@ -75,33 +74,45 @@ class ElasticMixing : public LetterMixing {
     return true;
   }
 
-  bool answer(const Letter& letter, std::span<const float> theirs, std::span<float> weights) {
+  // The distance is written over the question and goes back in its place.
+  bool answer(const Letter& letter, std::span<float> theirs, std::span<float> weights) {
     if (!letters_->can_send(letter.from)) return comm_.is_lost(letter.from);
     const std::span<float> ours = is_master() ? std::span<float>(master_) : weights;
     note(letter, ours, theirs);
+    const std::span<float> distance = theirs;
     if (asked_ == letter.from && comm_.rank() < letter.from) {
       // We have asked each other: if both questions counted, each would go all of the way and they
       // would trade places. Ours counts.
-      std::ranges::fill(distance_, 0.0f);
+      std::ranges::fill(distance, 0.0f);
     } else {
-      part_from(ours, theirs);
-      subtract_scaled(ours, distance_, -beta_);
+      subtract_scaled(distance, ours, 1);
+      subtract_scaled(ours, distance, -beta_);
     }
     LetterHeader header;
     header.kind = kAnswer;
+    header.is_reply = 1;
     header.clock = letter.header.clock;  // what it is the answer to
-    letters_->send(letter.from, header, std::as_bytes(std::span(distance_)));
+    letters_->send(letter.from, header, letter.sheet);
     return true;
   }
 
-  void part_from(std::span<const float> ours, std::span<const float> theirs) {
-    std::ranges::copy(theirs, distance_.begin());
-    subtract_scaled(distance_, ours, 1);
+  void meet_the_master(std::span<float> weights) {
+    std::array<float, 4096> memory;
+    for (std::size_t begin = 0; begin < weights.size(); begin += memory.size()) {
+      const std::size_t size = std::min(memory.size(), weights.size() - begin);
+      const std::span<float> own = weights.subspan(begin, size);
+      const std::span<float> master = std::span<float>(master_).subspan(begin, size);
+      const std::span<float> distance = std::span<float>(memory).first(size);
+      std::ranges::copy(own, distance.begin());
+      subtract_scaled(distance, master, 1);
+      subtract_scaled(master, distance, -beta_);
+      subtract_scaled(own, distance, alpha_);
+    }
   }
 
   float alpha_, beta_;
   bool has_master_;
-  std::vector<float> master_, distance_;
+  std::vector<float> master_;
   std::optional<int> asked_;
 };
 

@@ -45,10 +45,10 @@ class LetterMixing : public Mixing {
   virtual bool read(const Letter& letter, std::span<float> weights) = 0;
   virtual bool awaits_answer() const { return false; }
 
-  void open(std::size_t largest_bytes) {
+  void open(std::size_t largest_bytes, int rooms = 2) {
     std::vector<int> everybody(static_cast<std::size_t>(comm_.size()));
     std::iota(everybody.begin(), everybody.end(), 0);
-    letters_.emplace(comm_, everybody, largest_bytes);
+    letters_.emplace(comm_, everybody, largest_bytes, rooms);
   }
 
   // For rules whose master's model rank 0 keeps beside its own weights.
@@ -60,26 +60,32 @@ class LetterMixing : public Mixing {
   }
 
   // The weights that a letter carries.
-  static std::span<const float> model_in(const Letter& letter, std::size_t elements) {
-    if (letter.bytes.size() != elements * sizeof(float)) {
+  static std::span<float> model_in(const Letter& letter, std::size_t elements) {
+    if (letter.header.bytes != elements * sizeof(float)) {
       throw Error(fmt::format("rank {} sent {} bytes where {} were expected", letter.from,
-                              letter.bytes.size(), elements * sizeof(float)),
+                              letter.header.bytes, elements * sizeof(float)),
                   "all workers must run the same program with the same model and settings");
     }
-    return {reinterpret_cast<const float*>(letter.bytes.data()), elements};
+    return letter.sheet->floats();
   }
   void note(const Letter& letter, std::span<const float> weights, std::span<const float> model) {
     report_.mixed(age(letter.header.clock), squared_distance(weights, model));
   }
 
-  bool try_send(int rank, LetterHeader header, ConstBytes bytes) {
-    if (!letters_->can_send(rank)) {
+  // The copy is made for the first that can be written to, and shared with those after it.
+  bool try_send(int rank, LetterHeader header, ConstBytes bytes, SharedSheet& copy) {
+    if (!letters_->can_send(rank) || (!copy && !letters_->can_write())) {
       ++report_.skipped;
       return false;
     }
+    if (!copy) copy = letters_->write(bytes);
     header.clock = clock_;
-    letters_->send(rank, header, bytes);
+    letters_->send(rank, header, copy);
     return true;
+  }
+  bool try_send(int rank, LetterHeader header, ConstBytes bytes) {
+    SharedSheet copy;
+    return try_send(rank, header, bytes, copy);
   }
 
   // One of those we tell in this round, if any of them is left.

@@ -12,13 +12,17 @@ namespace {
 
 constexpr Channel kHeaderChannel{6, Purpose::control, "a letter"};
 constexpr Channel kBytesChannel{7, Purpose::weights, "a letter"};
-constexpr Channel kHereChannel{9, Purpose::control, "a letter"};
-constexpr std::uint32_t kGoodbye = ~0u;
+constexpr Channel kComeChannel{9, Purpose::control, "a letter"};
+constexpr std::uint16_t kGoodbye = 0xffff;
 
 }  // namespace
 
-Letters::Letters(Comm& comm, std::span<const int> peers, std::size_t largest_bytes)
-    : comm_(comm), largest_bytes_(largest_bytes), news_(comm.loop()) {
+Letters::Letters(Comm& comm, std::span<const int> peers, std::size_t largest_bytes, int rooms)
+    : comm_(comm),
+      largest_bytes_(largest_bytes),
+      news_(comm.loop()),
+      coming_(comm.loop(), rooms),
+      going_(comm.loop(), 1) {
   std::vector<int> ranks(peers.begin(), peers.end());
   std::ranges::sort(ranks);
   ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
@@ -61,13 +65,20 @@ Task<> Letters::receive_letters(Peer& peer) {
                               peer.rank, header.bytes, largest_bytes_),
                   "all workers must run the same program with the same model and settings");
     }
-    peer.in.resize(header.bytes);
-    co_await comm_.receive(peer.rank, kBytesChannel, Bytes(peer.in));
+    while (!header.is_reply && !coming_.has_room(header.bytes)) {
+      co_await coming_.freed().rung();
+    }
+    SharedSheet sheet = std::make_shared<Sheet>(comm_, header.bytes, coming_);
+    {
+      auto arrival = comm_.receive(peer.rank, kBytesChannel, sheet->bytes());
+      std::byte come{1};
+      co_await comm_.send(peer.rank, kComeChannel, object_bytes(come));
+      co_await arrival;
+    }
     peer.header = header;
+    peer.in = std::move(sheet);
     peer.unread = true;
     news_.ring();
-    std::byte here{1};
-    co_await comm_.send(peer.rank, kHereChannel, object_bytes(here));
     while (peer.unread) co_await peer.taken.rung();
   }
 }
@@ -77,37 +88,35 @@ bool Letters::can_send(int peer) const {
   return !comm_.is_lost(peer) && (!to.sending || to.sending->done());
 }
 
-void Letters::send(int peer, LetterHeader header, ConstBytes bytes) {
-  STARLING_CHECK(can_send(peer) && bytes.size() <= largest_bytes_, "cannot send to rank {}", peer);
+SharedSheet Letters::write(ConstBytes bytes) {
+  STARLING_CHECK(can_write() && bytes.size() <= largest_bytes_, "no paper for {} bytes",
+                 bytes.size());
+  auto sheet = std::make_shared<Sheet>(comm_, bytes.size(), going_);
+  std::ranges::copy(bytes, sheet->bytes().begin());
+  return sheet;
+}
+
+void Letters::send(int peer, LetterHeader header, SharedSheet sheet) {
+  STARLING_CHECK(can_send(peer), "cannot send to rank {}", peer);
   Peer& to = at(peer);
-  header.bytes = bytes.size();
+  header.bytes = sheet ? sheet->bytes().size() : 0;
   to.out_header = header;
-  to.out.assign(bytes.begin(), bytes.end());
+  to.out = std::move(sheet);
   to.sending.emplace(deliver(to));
 }
 
 Task<> Letters::deliver(Peer& peer) {
   try {
-    if (peer.out_header.kind == kGoodbye) {
-      co_await comm_.send(peer.rank, kHeaderChannel, object_bytes(peer.out_header));
-    } else {
-      auto header = comm_.send_with_next(peer.rank, kHeaderChannel, object_bytes(peer.out_header));
-      auto bytes = comm_.send(peer.rank, kBytesChannel, std::span(peer.out));
-      co_await header;
-      co_await bytes;
+    co_await comm_.send(peer.rank, kHeaderChannel, object_bytes(peer.out_header));
+    if (peer.out_header.kind != kGoodbye) {
+      std::byte come{};
+      co_await comm_.receive(peer.rank, kComeChannel, object_bytes(come));
+      co_await comm_.send(peer.rank, kBytesChannel, ConstBytes(peer.out->bytes()));
     }
   } catch (const PeerLost&) {
     if (returned_) returned_(peer.out_header);
-    news_.ring();
-    co_return;
   }
-  if (peer.out_header.kind != kGoodbye) {
-    try {
-      std::byte here{};
-      co_await comm_.receive(peer.rank, kHereChannel, object_bytes(here));
-    } catch (const PeerLost&) {
-    }
-  }
+  peer.out.reset();
   news_.ring();
 }
 

@@ -1,12 +1,21 @@
 // Letters between workers that do not wait for each other. From every peer one letter at a time can
-// lie here unread; the next one waits on its way, so that nobody can flood anybody. To every peer
-// one letter at a time is leaving; whoever wants to send more must come back later.
+// lie here unread; the next one waits with its writer, so that nobody can flood anybody. To every
+// peer one letter at a time is leaving; whoever wants to send more must come back later.
+//
+//   A. Who writes announces its letter and keeps the bytes.
+//   B. Who is to read it asks for the bytes as soon as it has room for them.
+//   C. The bytes come and lie here until they are read.
+//
+// A letter may be a whole model, so there is room for few at a time, however many peers there are.
+// A reply is let in at once: who asks a question, one at a time, has room for its reply. So replies
+// are never stuck, and neither are those who wait to send one before they can let others in.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm.h"
@@ -15,22 +24,80 @@
 namespace starling {
 
 struct LetterHeader {
-  std::uint32_t kind = 0;
+  std::uint16_t kind = 0;
+  std::uint16_t is_reply = 0;
   float weight = 0;
   std::uint64_t clock = 0;  // how many steps its writer had done
   std::uint64_t bytes = 0;  // that follow
 };
 
+// How much memory letters take that come in, or that go out.
+class Shelf {
+ public:
+  // So many sheets, or more as long as they take no more than kBytes together.
+  Shelf(Loop& loop, int sheets) : allowed_sheets_(sheets), freed_(loop) {}
+
+  bool has_room(std::size_t bytes) const {
+    return sheets_ < allowed_sheets_ || bytes_ + bytes <= kBytes;
+  }
+  Bell& freed() { return freed_; }
+
+ private:
+  friend class Sheet;
+  static constexpr std::size_t kBytes = 32 << 20;  // short letters need not wait for each other
+
+  int allowed_sheets_;
+  int sheets_ = 0;
+  std::size_t bytes_ = 0;
+  Bell freed_;
+};
+
+// The memory of one letter, which several may hold: it can leave for several peers, be kept by who
+// has read it, or go back with the answer written over it.
+class Sheet {
+ public:
+  // On no shelf: somebody's own.
+  Sheet(Comm& comm, std::size_t bytes) : memory_(comm.lend<std::byte>(bytes)) {}
+  Sheet(Comm& comm, std::size_t bytes, Shelf& shelf) : Sheet(comm, bytes) {
+    shelf_ = &shelf;
+    ++shelf.sheets_;
+    shelf.bytes_ += bytes;
+  }
+  Sheet(const Sheet&) = delete;
+  Sheet& operator=(const Sheet&) = delete;
+  ~Sheet() { take_from_shelf(); }
+
+  Bytes bytes() const { return memory_.span(); }
+  std::span<float> floats() const {
+    return {reinterpret_cast<float*>(bytes().data()), bytes().size() / sizeof(float)};
+  }
+
+  // Makes room for another: from now on this is its holder's own.
+  void take_from_shelf() {
+    if (shelf_ == nullptr) return;
+    --shelf_->sheets_;
+    shelf_->bytes_ -= bytes().size();
+    std::exchange(shelf_, nullptr)->freed_.ring();
+  }
+
+ private:
+  Scratch<std::byte> memory_;
+  Shelf* shelf_ = nullptr;
+};
+
+using SharedSheet = std::shared_ptr<Sheet>;
+
 struct Letter {
   int from;
   LetterHeader header;
-  ConstBytes bytes;
+  SharedSheet sheet;
 };
 
 class Letters {
  public:
   // Peers may be named twice and may be lost at any time. No letter is longer than `largest_bytes`.
-  Letters(Comm& comm, std::span<const int> peers, std::size_t largest_bytes);
+  // Of long letters, `rooms` may lie here unread or be read and still on the shelf.
+  Letters(Comm& comm, std::span<const int> peers, std::size_t largest_bytes, int rooms = 2);
 
   // Called with the header of a letter that never left because its receiver was lost.
   void on_return(std::function<void(const LetterHeader&)> action) { returned_ = std::move(action); }
@@ -42,14 +109,19 @@ class Letters {
     for (const auto& peer : peers_) {
       if (peer->failure) std::rethrow_exception(peer->failure);
       if (!peer->unread || !read(Letter{peer->rank, peer->header, peer->in})) continue;
+      peer->in.reset();
       peer->unread = false;
       peer->taken.ring();
     }
   }
 
+  // Whether there is paper for another letter beside those that are still leaving.
+  bool can_write() const { return going_.has_room(largest_bytes_); }
+  SharedSheet write(ConstBytes bytes);
+
   bool can_send(int peer) const;
-  // Copies the bytes.
-  void send(int peer, LetterHeader header, ConstBytes bytes);
+  // The sheet must not change until it has left.
+  void send(int peer, LetterHeader header, SharedSheet sheet);
 
   // Rings when a letter has come or left, or when there will be no more from somebody.
   Bell& news() { return news_; }
@@ -63,14 +135,14 @@ class Letters {
     Peer(Comm& comm, int peer_rank) : rank(peer_rank), taken(comm.loop()) {}
     int rank;
     LetterHeader header;
-    std::vector<std::byte> in;
+    SharedSheet in;
     bool unread = false;
     bool closed = false;  // will write no more but answers
     bool told_goodbye = false;
     Bell taken;
     std::exception_ptr failure;
     LetterHeader out_header;
-    std::vector<std::byte> out;
+    SharedSheet out;
     std::optional<Running> receiving, sending;
   };
 
@@ -82,6 +154,7 @@ class Letters {
   Comm& comm_;
   std::size_t largest_bytes_;
   Bell news_;
+  Shelf coming_, going_;
   std::function<void(const LetterHeader&)> returned_;
   std::vector<std::unique_ptr<Peer>> peers_;
 };

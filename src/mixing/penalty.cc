@@ -6,7 +6,10 @@
 //
 //   m <- m_k + min(1, age / interval) (m_k - m_{k-1})
 //
-// The master speaks when more than half of the workers have written since it last did.
+// The master speaks when more than half of the workers have written since it last did. It needs the
+// last model of each: a letter takes the place of its writer's last one, and a lost worker's counts
+// no more, which a running sum could not tell. They stay in the sheets they came in, and so does
+// the master's model with the workers.
 #include <algorithm>
 
 #include "mixing/letter_mixing.h"
@@ -22,11 +25,12 @@ class PenaltyMixing : public LetterMixing {
       : LetterMixing(settings, comm), penalty_(static_cast<float>(settings.penalty)) {}
 
   Task<> start(std::span<const float> weights) override {
-    open(weights.size_bytes());
-    model_.assign(weights.begin(), weights.end());
-    target_ = model_;
+    open(weights.size_bytes(), 1);
+    model_ = std::make_shared<Sheet>(comm_, weights.size_bytes());
+    std::ranges::copy(weights, model_->floats().begin());
     if (comm_.rank() == kMaster) {
       latest_.assign(static_cast<std::size_t>(comm_.size()), model_);
+      latest_[kMaster].reset();
       written_.assign(latest_.size(), false);
     }
     co_return;
@@ -56,13 +60,16 @@ class PenaltyMixing : public LetterMixing {
 
   void bend(std::span<const float> weights, std::span<float> gradients,
             std::size_t offset) override {
-    const auto target = std::span<const float>(target_).subspan(offset, gradients.size());
+    const auto part = [&](const SharedSheet& sheet) {
+      return sheet->floats().subspan(offset, gradients.size());
+    };
     subtract_scaled(gradients, weights.first(gradients.size()), -penalty_);
-    subtract_scaled(gradients, target, penalty_);
+    subtract_scaled(gradients, part(model_), penalty_ * (1 + ahead_));
+    if (before_) subtract_scaled(gradients, part(before_), -penalty_ * ahead_);
   }
 
  private:
-  static constexpr std::uint32_t kWorkers = 0, kMasters = 1;
+  static constexpr std::uint16_t kWorkers = 0, kMasters = 1;
 
   bool read(const Letter& letter, std::span<float> weights) override {
     const std::span<const float> model = model_in(letter, weights.size());
@@ -70,46 +77,46 @@ class PenaltyMixing : public LetterMixing {
       throw Error(fmt::format("rank {} took rank {} for the master", letter.from, comm_.rank()),
                   "all workers must run the same program with the same settings");
     }
+    note(letter, weights, model);
+    letter.sheet->take_from_shelf();
     if (letter.header.kind == kWorkers) {
-      note(letter, weights, model);
-      hear(letter.from, model);
+      latest_[static_cast<std::size_t>(letter.from)] = letter.sheet;
+      hear(letter.from, weights);
     } else {
-      note(letter, weights, model);
-      adopt(model, letter.header.clock);
-      pass_on(model, letter.header.clock);
+      adopt(letter.sheet, letter.header.clock);
+      pass_on(letter.sheet, letter.header.clock);
     }
     return true;
   }
 
-  // At the master.
-  void hear(int worker, std::span<const float> model) {
-    std::ranges::copy(model, latest_[static_cast<std::size_t>(worker)].begin());
-    written_[static_cast<std::size_t>(worker)] = true;
+  // At the master, whose own last model is its weights as they are.
+  void hear(int writer, std::span<const float> weights) {
+    written_[static_cast<std::size_t>(writer)] = true;
     const int left = comm_.size() - comm_.lost_count();
     if (2 * std::ranges::count(written_, true) <= left) return;
     written_.assign(written_.size(), false);
-    mean_.assign(model.size(), 0);
-    for (int rank = 0; rank < comm_.size(); ++rank) {
-      if (!comm_.is_lost(rank)) add(mean_, latest_[static_cast<std::size_t>(rank)]);
+    const auto mean = std::make_shared<Sheet>(comm_, weights.size_bytes());
+    std::ranges::copy(weights, mean->floats().begin());
+    for (int rank = 1; rank < comm_.size(); ++rank) {
+      const SharedSheet& latest = latest_[static_cast<std::size_t>(rank)];
+      if (!comm_.is_lost(rank)) add(mean->floats(), latest->floats());
     }
-    scale(mean_, 1.0f / static_cast<float>(left));
-    adopt(mean_, clock_);
-    pass_on(mean_, clock_);
+    scale(mean->floats(), 1.0f / static_cast<float>(left));
+    adopt(mean, clock_);
+    pass_on(mean, clock_);
   }
 
-  void adopt(std::span<const float> model, std::uint64_t clock) {
+  void adopt(const SharedSheet& model, std::uint64_t clock) {
     if (clock < model_clock_) return;  // overtaken on its way down
     const double interval = static_cast<double>(std::max<std::uint64_t>(1, clock - model_clock_));
-    const double ahead = std::min(1.0, static_cast<double>(age(clock)) / interval);
-    std::ranges::copy(model, target_.begin());
-    subtract_scaled(target_, model_, static_cast<float>(ahead));
-    subtract_scaled(target_, model, static_cast<float>(-ahead));
-    std::ranges::copy(model, model_.begin());
+    ahead_ = static_cast<float>(std::min(1.0, static_cast<double>(age(clock)) / interval));
+    before_ = ahead_ > 0 ? model_ : nullptr;
+    model_ = model;
     model_clock_ = clock;
   }
 
   // Down the tree over those who are left, of which the master is the first.
-  void pass_on(std::span<const float> model, std::uint64_t clock) {
+  void pass_on(const SharedSheet& model, std::uint64_t clock) {
     if (settling_) return;  // nobody trains on it any more
     std::vector<int> left;
     int place = 0;
@@ -127,17 +134,17 @@ class PenaltyMixing : public LetterMixing {
       LetterHeader header;
       header.kind = kMasters;
       header.clock = clock;
-      letters_->send(child, header, std::as_bytes(model));
+      letters_->send(child, header, model);
     }
   }
 
   float penalty_;
   bool settling_ = false;
-  std::vector<float> model_, target_;  // the master's last, and where it will be by now
+  SharedSheet model_, before_;  // the master's last, and the one before if we are ahead of it
+  float ahead_ = 0;             // by how much of the way from that one to the last
   std::uint64_t model_clock_ = 0;
-  std::vector<std::vector<float>> latest_;  // at the master: what it has last heard of each
+  std::vector<SharedSheet> latest_;  // at the master: what it has last heard of the others
   std::vector<bool> written_;
-  std::vector<float> mean_;
 };
 
 }  // namespace

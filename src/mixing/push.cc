@@ -34,11 +34,12 @@ class PushMixing : public LetterMixing {
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
+    SharedSheet copy;
     for (int rank : graph_.tells(comm_.rank(), round)) {
       const bool down = rank > comm_.rank();
       const auto rounds_down = static_cast<std::uint64_t>(settings_.rounds_down);
       if (down && (round + 1) % rounds_down != 0) continue;
-      try_send(rank, {}, std::as_bytes(weights));
+      try_send(rank, {}, std::as_bytes(weights), copy);
     }
     co_return;
   }

@@ -35,7 +35,7 @@ class UpdatesMixing : public LetterMixing {
     const std::span<const int> told = graph_.tells(comm_.rank(), round);
     const bool free = std::ranges::all_of(
         told, [this](int rank) { return comm_.is_lost(rank) || letters_->can_send(rank); });
-    if (!free) {
+    if (!free || !letters_->can_write()) {  // what is encoded must be sent
       ++report_.skipped;
       co_return;
     }
@@ -43,15 +43,16 @@ class UpdatesMixing : public LetterMixing {
       const auto encoding = comm_.record(Timeline::Kind::encode, "encode");
       codec_->encode(residual_, code_);
     }
+    SharedSheet copy;
     for (int rank : told) {
-      if (!comm_.is_lost(rank)) try_send(rank, {}, code_);
+      if (!comm_.is_lost(rank)) try_send(rank, {}, code_, copy);
     }
   }
 
  private:
   bool read(const Letter& letter, std::span<float> weights) override {
     const auto decoding = comm_.record(Timeline::Kind::encode, "decode");
-    codec_->add_decoded(letter.bytes, weights);
+    codec_->add_decoded(letter.sheet->bytes(), weights);
     report_.mixed(age(letter.header.clock));
     return true;
   }
