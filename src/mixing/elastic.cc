@@ -8,6 +8,10 @@
 // by the seed; with alpha = beta = 1/2 both then have the mean of the two (AD-PSGD; X. Lian et al.,
 // 2018). Nobody waits for an answer: the distance is applied to the weights as they are when it
 // comes, so that with alpha = beta nothing is gained or lost.
+//
+// An answer goes out in the sheet that its question came in, so a worker may have no room until its
+// answers have left. They cannot all wait for each other's room: everybody has room for two, and
+// asks one question at a time.
 #include <array>
 
 #include "mixing/letter_mixing.h"
@@ -59,7 +63,7 @@ class ElasticMixing : public LetterMixing {
   float final_share() const override { return !has_master_ || is_master() ? 1 : 0; }
 
  private:
-  static constexpr std::uint16_t kQuestion = 0, kAnswer = 1;
+  static constexpr std::uint32_t kQuestion = 0, kAnswer = 1;
 
   bool is_master() const { return has_master_ && comm_.rank() == kMaster; }
   bool awaits_answer() const override { return asked_ && !comm_.is_lost(*asked_); }
@@ -90,7 +94,6 @@ class ElasticMixing : public LetterMixing {
     }
     LetterHeader header;
     header.kind = kAnswer;
-    header.is_reply = 1;
     header.clock = letter.header.clock;  // what it is the answer to
     letters_->send(letter.from, header, letter.sheet);
     return true;

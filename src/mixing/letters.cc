@@ -13,7 +13,7 @@ namespace {
 constexpr Channel kHeaderChannel{6, Purpose::control, "a letter"};
 constexpr Channel kBytesChannel{7, Purpose::weights, "a letter"};
 constexpr Channel kComeChannel{9, Purpose::control, "a letter"};
-constexpr std::uint16_t kGoodbye = 0xffff;
+constexpr std::uint32_t kGoodbye = ~0u;
 
 }  // namespace
 
@@ -65,9 +65,7 @@ Task<> Letters::receive_letters(Peer& peer) {
                               peer.rank, header.bytes, largest_bytes_),
                   "all workers must run the same program with the same model and settings");
     }
-    while (!header.is_reply && !coming_.has_room(header.bytes)) {
-      co_await coming_.freed().rung();
-    }
+    while (!coming_.has_room(header.bytes)) co_await coming_.freed().rung();
     SharedSheet sheet = std::make_shared<Sheet>(comm_, header.bytes, coming_);
     {
       auto arrival = comm_.receive(peer.rank, kBytesChannel, sheet->bytes());

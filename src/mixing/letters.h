@@ -7,8 +7,6 @@
 //   C. The bytes come and lie here until they are read.
 //
 // A letter may be a whole model, so there is room for few at a time, however many peers there are.
-// A reply is let in at once: who asks a question, one at a time, has room for its reply. So replies
-// are never stuck, and neither are those who wait to send one before they can let others in.
 #pragma once
 
 #include <functional>
@@ -24,8 +22,7 @@
 namespace starling {
 
 struct LetterHeader {
-  std::uint16_t kind = 0;
-  std::uint16_t is_reply = 0;
+  std::uint32_t kind = 0;
   float weight = 0;
   std::uint64_t clock = 0;  // how many steps its writer had done
   std::uint64_t bytes = 0;  // that follow

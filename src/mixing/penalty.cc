@@ -69,7 +69,7 @@ class PenaltyMixing : public LetterMixing {
   }
 
  private:
-  static constexpr std::uint16_t kWorkers = 0, kMasters = 1;
+  static constexpr std::uint32_t kWorkers = 0, kMasters = 1;
 
   bool read(const Letter& letter, std::span<float> weights) override {
     const std::span<const float> model = model_in(letter, weights.size());
