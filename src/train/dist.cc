@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "net/worker_events.h"
 #include "runtime/race.h"
@@ -79,24 +80,25 @@ std::vector<Range> Dist::make_buckets() {
   if (wants_one_bucket(settings_)) enough = model_.replica().gradients.size();
   if (settings_.factors) enough = 0;  // a bucket for each parameter
   const Replica replica = model_.replica();
-  std::vector<Range> ranges;
-  std::vector<int> counts;
+  std::vector<Range> ranges, parameters;
   for (std::size_t i = model_.model().parameters.size(); i-- > 0;) {
     const Range range = model_.range(i);
     if (ranges.empty() || ranges.back().size() >= enough) {
       ranges.push_back(range);
-      counts.push_back(0);
+      parameters.push_back({i, i + 1});
     }
     ranges.back().begin = range.begin;
-    ++counts.back();
+    parameters.back().begin = i;
   }
   buckets_ = std::vector<BucketState>(ranges.size());
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     buckets_[i].bucket = {static_cast<int>(i), ranges[i],
                           replica.gradients.subspan(ranges[i].begin, ranges[i].size()),
                           replica.weights.subspan(ranges[i].begin, ranges[i].size())};
-    buckets_[i].parameters = buckets_[i].missing = counts[i];
+    buckets_[i].parameters = parameters[i];
+    buckets_[i].missing = parameters[i].size();
   }
+  has_gradient_.assign(model_.model().parameters.size(), false);
   if (settings_.factors) {
     for (const auto& [parameter, trace] : model_.model().dense) {
       buckets_[buckets_.size() - 1 - parameter].dense = trace.get();
@@ -113,33 +115,38 @@ std::vector<Range> Dist::make_buckets() {
 void Dist::watch_backward() {
   self_ = std::make_shared<Dist*>(this);
   if (size() == 1) return;
-  std::size_t bucket = 0;
-  int placed = 0;
-  for (std::size_t i = model_.model().parameters.size(); i-- > 0;) {
-    if (placed == buckets_[bucket].parameters) {
-      ++bucket;
-      placed = 0;
+  for (BucketState& bucket : buckets_) {
+    for (std::size_t i = bucket.parameters.begin; i < bucket.parameters.end; ++i) {
+      auto accumulator =
+          torch::autograd::impl::grad_accumulator(model_.model().parameters[i].second);
+      accumulator->add_post_hook(std::make_unique<BackwardHook>([self = self_, &bucket, i] {
+        if (*self != nullptr) (*self)->gradient_ready(bucket, i);
+      }));
+      accumulators_.push_back(std::move(accumulator));  // autograd itself holds it only weakly
     }
-    ++placed;
-    auto accumulator = torch::autograd::impl::grad_accumulator(model_.model().parameters[i].second);
-    accumulator->add_post_hook(std::make_unique<BackwardHook>([self = self_, bucket] {
-      if (*self != nullptr) (*self)->gradient_ready(bucket);
-    }));
-    accumulators_.push_back(std::move(accumulator));  // autograd itself holds it only weakly
   }
 }
 
-void Dist::gradient_ready(std::size_t index) {
-  if (!last_pass()) return;
-  BucketState& bucket = buckets_[index];
-  if (--bucket.missing == 0) {
-    model_.reclaim_gradients();
-    start(bucket);
+// A backward pass adds up what a parameter is used for and announces it once, so whoever comes
+// again is of another backward(). That does no harm as long as nothing has been sent.
+void Dist::gradient_ready(BucketState& bucket, std::size_t parameter) {
+  if (last_pass()) {
+    if (bucket.running) {
+      throw Error(fmt::format("a second backward() in a step changed the gradient of {}, which is "
+                              "on its way to the other workers",
+                              model_.model().parameters[parameter].first),
+                  "add the losses up for one backward(), or call step() after each and set "
+                  "--backward-passes");
+    }
+    if (!has_gradient_[parameter]) --bucket.missing;
+    has_gradient_[parameter] = true;
+    if (bucket.missing == 0) start(bucket);
   }
   loop_.poll();
 }
 
 void Dist::start(BucketState& bucket) {
+  model_.reclaim_gradients(bucket.parameters);
   bucket.bucket.factors = bucket.dense == nullptr ? std::nullopt : bucket.dense->factors();
   bucket.running.emplace(strategy_->after_backward(bucket.bucket));
 }
@@ -169,16 +176,16 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
       {Timeline::Kind::compute, "forward and backward", computing_since_, loop_.now()});
   slow_down();
   // A parameter that the loss did not depend on has not been announced; its bucket starts now.
-  model_.reclaim_gradients();
   for (BucketState& bucket : buckets_) {
     if (!bucket.running) start(bucket);
   }
   run("the exchange of gradients", all_buckets());
   for (BucketState& bucket : buckets_) {
     bucket.running.reset();
-    bucket.missing = bucket.parameters;
+    bucket.missing = bucket.parameters.size();
     if (bucket.dense != nullptr) bucket.dense->forget();
   }
+  has_gradient_.assign(has_gradient_.size(), false);
   if (!strategy_->updates_weights()) {
     const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
     optimizer.step();

@@ -39,7 +39,8 @@ class Dist {
 
   // One step: brings the gradients together, lets the optimizer update, mixes weights, clears the
   // gradients, each as the strategy has it. With backward_passes = k only every k-th call does
-  // that, and returns true; the others let the gradients add up.
+  // that, and returns true; the others let the gradients add up. Before each call there is one
+  // backward(): a second one throws Error if it would change gradients that are under way.
   bool step(torch::optim::Optimizer& optimizer);
   // Leaves the mean of all workers' models in each.
   void finish();
@@ -64,15 +65,15 @@ class Dist {
  private:
   struct BucketState {
     Bucket bucket;
-    int parameters = 0;           // how many it holds
+    Range parameters;             // which it holds
     DenseTrace* dense = nullptr;  // if it is the matrix of a dense layer
-    int missing = 0;              // how many of them have no gradient yet in this step
+    std::size_t missing = 0;      // how many of them have no gradient yet in this step
     std::optional<Running> running;
   };
 
   std::vector<Range> make_buckets();
   void watch_backward();
-  void gradient_ready(std::size_t bucket);
+  void gradient_ready(BucketState& bucket, std::size_t parameter);
   void start(BucketState& bucket);
   void slow_down();
   Task<> ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& batch);
@@ -87,6 +88,7 @@ class Dist {
   FlatModel model_;
   std::unique_ptr<Strategy> strategy_;
   std::vector<BucketState> buckets_;
+  std::vector<bool> has_gradient_;  // each parameter, in this step
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::shared_ptr<Dist*> self_;  // what the hooks look at; they may outlive us
   int pass_ = 0;

@@ -49,7 +49,7 @@ FlatModel::FlatModel(Model model) : model_(std::move(model)) {
   };
   for (Model::Named& parameter : model_.parameters) move_in(parameter.second);
   for (Model::Named& buffer : model_.buffers) move_in(buffer.second);
-  reclaim_gradients();
+  reclaim_gradients({0, ranges_.size()});
 }
 
 Replica FlatModel::replica() { return {span_of(weights_), span_of(gradients_)}; }
@@ -68,10 +68,10 @@ torch::Tensor FlatModel::gradient_view(std::size_t parameter) {
       .view(model_.parameters[parameter].second.sizes());
 }
 
-void FlatModel::reclaim_gradients() {
+void FlatModel::reclaim_gradients(Range parameters) {
   torch::NoGradGuard no_grad;
   float* const base = gradients_.data_ptr<float>();
-  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+  for (std::size_t i = parameters.begin; i < parameters.end; ++i) {
     torch::Tensor& gradient = model_.parameters[i].second.mutable_grad();
     float* const place = base + ranges_[i].begin;
     if (gradient.defined() && gradient.numel() > 0 && gradient.data_ptr<float>() == place) continue;

@@ -25,8 +25,8 @@ class FlatModel {
   Range range(std::size_t parameter) const { return ranges_[parameter]; }
 
   // A user's zero_grad() may have cut a gradient loose from the flat vector, or a parameter may
-  // have got none in this step: brings both back.
-  void reclaim_gradients();
+  // have got none in this step: brings both back, for these parameters.
+  void reclaim_gradients(Range parameters);
   void zero_gradients() { gradients_.zero_(); }
 
  private:

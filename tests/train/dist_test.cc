@@ -1,70 +1,18 @@
-// Training through Dist on real processes: each test forks its workers, which join over loopback
-// TCP.
+// Training through Dist on real processes.
 #include "train/dist.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <functional>
+#include <atomic>
 
+#include "base/error.h"
+#include "tests/train/forked_workers.h"
 #include "train/batches.h"
 #include "train/images.h"
 #include "train/synthetic.h"
 
 namespace starling {
 namespace {
-
-constexpr std::size_t kMaxFloats = 1 << 20;
-
-// Runs `work` in as many processes as there are workers and returns what each wrote to its results.
-class Workers {
- public:
-  using Work = std::function<void(const Job&, std::span<float> results)>;
-
-  static std::vector<std::vector<float>> run(int size, std::size_t floats, const Work& work) {
-    auto* shared =
-        static_cast<float*>(::mmap(nullptr, kMaxFloats * sizeof(float), PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    const auto results = [&](int rank) {
-      return std::span<float>(shared + static_cast<std::size_t>(rank) * floats, floats);
-    };
-    TcpLoop loop;
-    auto listener = listen_on_loopback(loop);
-    Job job;
-    job.size = job.local_size = size;
-    job.rendezvous = "127.0.0.1:" + std::to_string(listener.local_endpoint().port());
-    job.secret = "secret";
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < size; ++rank) {
-      const pid_t child = ::fork();
-      if (child == 0) {
-        job.rank = rank;
-        if (rank == 0) job.listen_fd = listener.native_handle();
-        try {
-          at::set_num_threads(1);
-          work(job, results(rank));
-          ::_exit(0);
-        } catch (const std::exception& error) {
-          std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-          ::_exit(1);
-        }
-      }
-      children.push_back(child);
-    }
-    for (pid_t child : children) {
-      int status = 0;
-      ::waitpid(child, &status, 0);
-      EXPECT_EQ(status, 0);
-    }
-    std::vector<std::vector<float>> all;
-    for (int rank = 0; rank < size; ++rank)
-      all.emplace_back(results(rank).begin(), results(rank).end());
-    ::munmap(shared, kMaxFloats * sizeof(float));
-    return all;
-  }
-};
 
 const Digits& digits() {
   static const Digits set = synthetic_digits(600, 10, 3);
@@ -198,19 +146,110 @@ TEST(Dist, RepeatsEverySyncStrategyBitForBit) {
 }
 
 TEST(Dist, SumsTheGradientsOfSeveralBackwardPasses) {
-  // Two passes of 32 with their gradients summed are one pass of 64 with twice the learning rate.
+  // Passes with their gradients summed are one pass over as many samples with a larger learning
+  // rate.
   Experiment experiment;
-  experiment.samples = 512;
+  experiment.samples = 576;
   experiment.settings.strategy = "allreduce";
   experiment.settings.momentum = 0;
-  experiment.settings.batch = 32;
-  experiment.settings.lr = 0.05;
-  experiment.settings.backward_passes = 2;
-  const auto twice = train(experiment, 1);
-  experiment.settings.batch = 64;
+  experiment.settings.batch = 96;
   experiment.settings.lr = 0.1;
-  experiment.settings.backward_passes = 1;
-  EXPECT_LT(largest_difference(twice[0], train(experiment, 1)[0]), 1e-5);
+  const auto once = train(experiment, 1);
+  for (int workers : {1, 2, 4}) {
+    for (int passes : {2, 3}) {
+      experiment.settings.batch = 96 / workers / passes;
+      experiment.settings.lr = 0.1 / passes;
+      experiment.settings.backward_passes = passes;
+      const auto often = train(experiment, workers);
+      for (const auto& weights : often) {
+        EXPECT_LT(largest_difference(weights, once[0]), 1e-5) << workers << " x " << passes;
+      }
+    }
+  }
+}
+
+TEST(Dist, ServesOthersInItsEarlyPasses) {
+  const Shared<std::atomic<bool>> served;
+  Workers::run(2, 1, [&](const Job& job, std::span<float>) {
+    Settings settings;
+    settings.strategy = "server";
+    settings.servers = 1;
+    settings.placement = "workers";
+    settings.gate = "async";
+    settings.workers = 2;
+    settings.backward_passes = 2;
+    torch::nn::Linear layer(3, 2);
+    Dist dist(model_of(*layer), settings, job);
+    torch::optim::SGD optimizer(layer->parameters(), 1.0);
+    const auto pass = [&] { layer(torch::ones({1, 3})).sum().backward(); };
+    if (job.rank == 1) {
+      for (int i = 0; i < 2; ++i) {
+        pass();
+        dist.step(optimizer);
+      }
+      *served = true;
+    } else {  // whose server rank 1 needs for its step
+      const Time limit = dist.loop().now() + std::chrono::seconds(20);
+      while (!*served && dist.loop().now() < limit) pass();
+      if (!*served) throw std::runtime_error("rank 1 was not served meanwhile");
+      dist.step(optimizer);
+      pass();
+      dist.step(optimizer);
+    }
+    dist.finish();
+  });
+}
+
+TEST(Dist, ASecondBackwardIsAnErrorOnceTheGradientsAreUnderWay) {
+  Workers::run(2, 1, [](const Job& job, std::span<float>) {
+    Settings settings;
+    settings.strategy = "allreduce";
+    settings.workers = 2;
+    torch::nn::Linear layer(3, 2);
+    Dist dist(model_of(*layer), settings, job);
+    const torch::Tensor loss = layer(torch::ones({1, 3})).sum();
+    loss.backward({}, true);
+    std::string error;
+    try {
+      loss.backward();
+    } catch (const Error& caught) {
+      error = caught.what();
+    }
+    if (error.find("a second backward() in a step changed the gradient of ") != 0 ||
+        error.find("--backward-passes") == std::string::npos) {
+      throw std::runtime_error("unexpected: '" + error + "'");
+    }
+  });
+}
+
+// Two losses on different layers, and a layer that two losses share before all of its bucket is
+// there, add up as they would on one worker; and a layer that one loss uses twice counts once.
+TEST(Dist, SeveralBackwardsBeforeAnythingIsSentAddUp) {
+  struct Net : torch::nn::Module {
+    torch::nn::Linear first{register_module("first", torch::nn::Linear(2, 2))};
+    torch::nn::Linear second{register_module("second", torch::nn::Linear(2, 2))};
+  };
+  Workers::run(2, 1, [](const Job& job, std::span<float>) {
+    Settings settings;
+    settings.strategy = "allreduce";
+    settings.workers = 2;
+    Net net;
+    Dist dist(model_of(net), settings, job);  // one bucket
+    torch::optim::SGD optimizer(net.parameters(), 1.0);
+    for (int step = 0; step < 2; ++step) {
+      const torch::Tensor first = net.first->weight.detach().clone();
+      const torch::Tensor second = net.second->bias.detach().clone();
+      const torch::Tensor x = torch::ones({1, 2}) * (job.rank == 0 ? 1.0 : 3.0);
+      net.first(x).sum().backward();
+      net.first(x).sum().backward();
+      (net.second(x) + net.second(x)).sum().backward();
+      dist.step(optimizer);
+      if (!torch::allclose(net.first->weight.detach(), first - 4) ||
+          !torch::allclose(net.second->bias.detach(), second - 2)) {
+        throw std::runtime_error("wrong step");
+      }
+    }
+  });
 }
 
 TEST(Dist, UnevenShardsDoNotHang) {
