@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "exchange/collect.h"
 #include "exchange/pairwise.h"
+#include "exchange/vector_math.h"
 
 namespace starling {
 
@@ -76,12 +78,12 @@ Score evaluate_together(Dist& dist, const Images& test, double squared_distance)
 
 Score evaluate_mean(Dist& dist, const Images& test) {
   torch::NoGradGuard no_grad;
-  const torch::Tensor own = dist.model().weights().clone();
+  const std::span<float> weights = dist.model().replica().weights;
+  const std::vector<float> own(weights.begin(), weights.end());
   dist.run("averaging the models for evaluation",
-           mean_of_all(dist.comm(), kEvaluationChannel, dist.model().replica().weights));
-  const Score result =
-      evaluate_together(dist, test, (own - dist.model().weights()).square().sum().item<double>());
-  dist.model().weights().copy_(own);
+           mean_of_all(dist.comm(), kEvaluationChannel, weights));
+  const Score result = evaluate_together(dist, test, squared_distance(own, weights));
+  std::ranges::copy(own, weights.begin());
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "exchange/vector_math.h"
 #include "net/traffic.h"
 #include "net/worker_events.h"
 #include "strategy/server_plan.h"
@@ -288,12 +289,7 @@ class Trainer {
     if (!in_step() && !stopping_) step_ = steps_;  // the last of them were others'
     const std::uint64_t exchanged = exchanged_bytes(dist_.comm().ledger()) - sent_at_start_;
     const Score own = evaluate_own(dist_, test_);
-    const torch::Tensor weights = dist_.model().weights().clone();
-    const Time finish_begun = dist_.loop().now();
-    dist_.finish();
-    finishing_ = dist_.loop().now() - finish_begun;
-    const double squared_distance =
-        (weights - dist_.model().weights()).square().sum().item<double>();
+    const double square = finish();
     if (in_step()) {
       const Score final_score = evaluate_shared(dist_, test_);
       accuracy_ = final_score.accuracy;
@@ -315,7 +311,7 @@ class Trainer {
                                exchanged,
                                kernel.sent_bytes,
                                kernel.received_bytes,
-                               squared_distance,
+                               square,
                                mixed == nullptr ? MixReport{} : *mixed};
     for (bool over = false; !over;) {
       const int before = lead();
@@ -326,6 +322,20 @@ class Trainer {
         if (!survives_losses(settings_) || lead() == before) throw;
       }
     }
+  }
+
+  // Returns the square of how far this worker's weights were from the final model. They are kept
+  // where the gradients were, which nobody needs any more: a model may take half of the memory.
+  double finish() {
+    const auto [weights, gradients] = dist_.model().replica();
+    const std::span<float> parameters = weights.first(gradients.size());
+    const std::span<float> buffers = weights.subspan(gradients.size());
+    std::ranges::copy(parameters, gradients.begin());
+    const std::vector<float> buffers_before(buffers.begin(), buffers.end());
+    const Time begun = dist_.loop().now();
+    dist_.finish();
+    finishing_ = dist_.loop().now() - begun;
+    return squared_distance(gradients, parameters) + squared_distance(buffers_before, buffers);
   }
 
   void report_to_lead(const WorkerResult& mine, Time trained,
