@@ -692,7 +692,7 @@ TEST_F(LongLetters, WhoKeepsASheetMakesRoom) {
 }
 
 TEST_F(LongLetters, WhoIsLostWhileItWaitsForRoomIsOver) {
-  cluster_.comm(0).contain_losses();
+  cluster_.comm(0).contain_losses(4);
   for (int from : {1, 2, 3}) send(from, 0);
   wait();
   cluster_.crash(3, cluster_.loop().now());
@@ -847,7 +847,7 @@ class MadeUp {
   // What the reader says to it.
   std::string send(const LetterHeader& header, float value) {
     const std::vector<float> model = {value};
-    letters_->send(reader_, header, std::as_bytes(std::span(model)));
+    letters_->send(reader_, header, letters_->write(std::as_bytes(std::span(model))));
     cluster_.run([](Comm& comm) { return sleep_until(comm.loop(), comm.loop().now() + 1ms); });
     return error_of([&] { rule_->attend(weights); });
   }
