@@ -55,7 +55,9 @@ double Block::distance_after(std::size_t i) const {
   for (const Worker& worker : workers_) {
     if (!worker.computing) continue;
     for (std::size_t e = 0; e < after.size(); ++e) {
-      largest = std::max(largest, std::abs(static_cast<double>(after[e] - worker.read[e])));
+      const auto distance = std::abs(static_cast<double>(after[e] - worker.read[e]));
+      if (std::isnan(distance)) return std::numeric_limits<double>::infinity();
+      largest = std::max(largest, distance);
     }
   }
   return largest;
@@ -89,7 +91,10 @@ Task<std::span<const float>> Block::read(int worker, std::span<float> room) {
   while (!has_weights_ || !gate_.may_read(*this, worker)) co_await changed_.rung();
   Worker& reader = of(worker);
   reader.computing = reader.active;
-  if (keep_reads_) std::ranges::copy(weights_, reader.read.begin());
+  if (keep_reads_) {
+    std::ranges::copy(weights_, reader.read.begin());
+    arrivals_.ring();  // it may have been what it read before that held an update back
+  }
   if (!copy_reads_) co_return weights_;
   const bool is_there = reader.copy == room.data() && reader.copy_version == version_;
   if (!is_there) std::ranges::copy(weights_, room.begin());

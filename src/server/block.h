@@ -63,7 +63,7 @@ class Block {
   bool is_computing(int worker) const { return of(worker).computing; }
   std::span<const float> read_by(int worker) const { return of(worker).read; }
   // How far the weights would be from those that any worker computes on, if waiting push i were
-  // applied: the largest difference of an element.
+  // applied: the largest difference of an element, infinity if one is no number.
   double distance_after(std::size_t i) const;
 
   // The first weights: written in place, then announced.

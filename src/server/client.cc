@@ -97,6 +97,15 @@ Task<WeightsHeader> ServerClient::pull(std::size_t key, std::span<float> into) {
   co_return weights;
 }
 
+Task<> ServerClient::settle(std::size_t key) {
+  KeyRequest request;
+  request.flags = KeyRequest::kSettle;
+  WeightsHeader settled;
+  auto answer = comm_.receive(server_of(key), pull_channel(key), object_bytes(settled));
+  co_await comm_.send(server_of(key), key_request_channel(key), object_bytes(request));
+  co_await answer;
+}
+
 Task<WeightsHeader> ServerClient::next_eager(std::size_t key, std::span<float> into) {
   WeightsHeader weights;
   auto header = comm_.receive(server_of(key), eager_channel(key), object_bytes(weights));

@@ -44,6 +44,8 @@ class ServerClient {
   Task<WeightsHeader> push_pull(std::size_t key, std::span<const float> gradient,
                                 std::uint64_t clock, std::span<float> into);
   Task<WeightsHeader> pull(std::size_t key, std::span<float> into);
+  // Until the last push is in, or has been dropped.
+  Task<> settle(std::size_t key);
   // Weights that the server sends without being asked.
   Task<WeightsHeader> next_eager(std::size_t key, std::span<float> into);
 

@@ -7,6 +7,8 @@
 //   C. push     the gradient of a block, or the two factors it is the product of, with the clock.
 //      pull     answered with the version and the weights when the gate allows; push and pull can
 //               be one request.
+//      settle   answered with the version alone, once the worker's last push has been applied or
+//               dropped. Unlike a pull it does not say that the worker computes on what there is.
 //      eager    on a channel of its own: fresh weights that nobody asked for, for those who said
 //               in their hello that they want them.
 //   D. work     on server 0's control channel: what to do next. stop: nothing more, for anybody.
@@ -41,7 +43,7 @@ struct WorkReply {
 };
 
 struct KeyRequest {
-  static constexpr std::uint32_t kPut = 1, kPush = 2, kPull = 4, kFactors = 8;
+  static constexpr std::uint32_t kPut = 1, kPush = 2, kPull = 4, kFactors = 8, kSettle = 16;
   std::uint32_t flags = 0;
   std::uint32_t batch = 0;    // factors: rows of both,
   std::uint32_t inputs = 0;   // columns of the activations,

@@ -220,6 +220,10 @@ class Server::Desk {
         if (!sent_before_training_) sent_before_training_ = bytes_sent();
         block.arrived({worker, request.clock, request.version, landing.span()});
       }
+      if (request.flags & KeyRequest::kSettle) {  // we listen again only when a push has settled
+        WeightsHeader header = header_for(worker, block);
+        co_await comm_.send(rank, pull_channel(key), object_bytes(header));
+      }
       if (request.flags & KeyRequest::kPull) {
         // The gradient's memory is free by the time we answer, and still in the cache.
         if (values) {
@@ -232,11 +236,15 @@ class Server::Desk {
     }
   }
 
+  static WeightsHeader header_for(int worker, const Block& block) {
+    return {block.version(), block.clock(worker), block.closed()};
+  }
+
   Task<> answer(int worker, Held& held, std::span<float> room) {
     Block& block = held.block;
     Task<std::span<const float>> reading = block.read(worker, room);
     const std::span<const float> fresh = co_await reading;
-    WeightsHeader header{block.version(), block.clock(worker), block.closed()};
+    WeightsHeader header = header_for(worker, block);
     const Channel channel = pull_channel(held.info.key);
     auto first = comm_.send_with_next(rank_of(worker), channel, object_bytes(header));
     auto second = comm_.send(rank_of(worker), channel, fresh);

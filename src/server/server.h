@@ -27,8 +27,9 @@ class Server {
   ~Server();
 
   // Serves until every worker has said bye. A worker that is lost ends it with PeerLost if the gate
-  // needs everybody or if it owes us the first weights, else the others go on without it: what it has pushed counts if it was applied
-  // before the loss was noticed, and is dropped if it was still waiting for the gate.
+  // needs everybody or if it owes us the first weights. Else the others go on without it: what it
+  // has pushed counts if it was applied before the loss was noticed, and is dropped if it was still
+  // waiting for the gate.
   Task<> serve();
 
   const ServerReport& report() const;

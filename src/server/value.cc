@@ -1,6 +1,16 @@
 // Value bound: an update that would move some weight by Delta or more away from what a worker is
-// computing on is held until that worker has read again. A worker that has pushed is not computing,
-// so when all wait nothing is held: the gate cannot lock itself.
+// computing on is held until that worker has pushed or read again.
+//
+// It cannot lock itself, with any number of blocks and servers, if workers go in two phases (as
+// strategy/server.cc does): in the first a worker pushes its blocks and waits until they are
+// settled; only then, in the second, does it read any. An update is held by those who have read its
+// block and not pushed it. Such a worker
+//   - computes: it will push, whatever others do;
+//   - or reads: nobody's reading waits for anybody, for all of its own pushes are in;
+//   - or pushes, and waits in the same lane for an earlier block. Lanes are the same for all, so
+//     among those who wait in a lane, who waits for the earliest block is held by none of them.
+// So somebody can always move. If it read one block while it waits for another, two workers could
+// hold each other: each has read what the other has pushed.
 #include "server/block.h"
 #include "server/gate.h"
 

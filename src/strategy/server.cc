@@ -9,6 +9,7 @@
 //                              older than the delay bound allows
 //   lag                        the worker waits for the exchange of `lag` steps ago, not for this
 //                              one's
+//   gate value                 fetches only when all of its pushes are in: see server/value.cc
 //   group                      gradients climb a binomial tree to the group's first worker, the
 //                              proxy, which alone talks to the servers; weights come down the tree
 #include "server/server.h"
@@ -41,7 +42,8 @@ class ServerStrategy : public Strategy {
         workload_(std::move(workload)),
         group_{comm.rank() / group_size(settings) * group_size(settings), group_size(settings)},
         push_every_(static_cast<std::uint64_t>(settings.push_every)),
-        fetch_every_(static_cast<std::uint64_t>(settings.fetch_every)) {
+        fetch_every_(static_cast<std::uint64_t>(settings.fetch_every)),
+        fetches_last_(settings.gate == "value") {
     if (survives_losses(settings)) comm.contain_losses(settings.workers);
   }
 
@@ -91,13 +93,18 @@ class ServerStrategy : public Strategy {
       co_await lanes_->take(first, last,
                             [this, bucket](std::size_t key) { return step(key, bucket); });
     }
-    if (group_.size > 1) {
+    if (group_.size > 1 && !fetches_last_) {
       co_await tree_broadcast(comm_, bucket_channel(bucket.index), group_, bucket.weights);
     }
   }
 
   Task<> after_update(Replica replica) override {
     ++steps_;
+    if (fetches_last_) {
+      if (is_proxy()) co_await fetch_all(replica.weights);
+      co_await tree_broadcast(comm_, weights_channel(), group_,
+                              replica.weights.first(replica.gradients.size()));
+    }
     if (!settings_.eager || !is_proxy()) co_return;
     for (std::size_t key = 0; key < keys().size(); ++key) {
       co_await take_eager(key, of_key(replica.weights, key));
@@ -202,6 +209,11 @@ class ServerStrategy : public Strategy {
       co_await fly(key, gradient, weights);
       co_return;
     }
+    if (fetches_last_) {
+      co_await push(key, bucket, gradient);
+      co_await client_->settle(key);
+      co_return;
+    }
     // What the servers will do in their own time is done here at once.
     if (!fetches()) subtract_scaled(weights, gradient, static_cast<float>(settings_.lr));
     if (push_every_ > 1) {
@@ -216,14 +228,16 @@ class ServerStrategy : public Strategy {
       co_return;
     }
     if (pushes()) {
-      if (as_factors(bucket, size)) {
-        co_await client_->push(key, *bucket.factors, offset, clock());
-      } else {
-        co_await client_->push(key, gradient, clock());
-      }
+      co_await push(key, bucket, gradient);
       if (push_every_ > 1) std::ranges::fill(gradient, 0.0f);
     }
     if (fetches()) co_await fetch(key, weights);
+  }
+
+  Task<> push(std::size_t key, const Bucket& bucket, std::span<const float> gradient) {
+    if (!as_factors(bucket, gradient.size())) return client_->push(key, gradient, clock());
+    return client_->push(key, *bucket.factors, keys()[key].range.begin - bucket.range.begin,
+                         clock());
   }
 
   static bool as_factors(const Bucket& bucket, std::size_t block_elements) {
@@ -312,6 +326,7 @@ class ServerStrategy : public Strategy {
   Group group_;
   std::uint64_t push_every_;
   std::uint64_t fetch_every_;
+  bool fetches_last_;
   std::uint64_t steps_ = 0;
 
   std::optional<Server> server_;  // if this worker serves as well

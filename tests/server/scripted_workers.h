@@ -69,7 +69,7 @@ class ScriptedWorkers {
 
   Task<> work(Comm& comm) {
     const auto worker = static_cast<std::size_t>(comm.rank());
-    if (!make_gate(options_.gate)->needs_everybody()) comm.contain_losses(comm.size());
+    if (!make_gate(options_.gate)->needs_everybody()) comm.contain_losses(options_.workers);
     ServerClient client(comm, {options_.workers, servers_, false}, keys_of[worker]);
     co_await sleep_until(comm.loop(), hello_at);
     co_await client.hello(plans[worker]);
@@ -96,6 +96,7 @@ class ScriptedWorkers {
     for (std::size_t key = 0; key < client.keys().size(); ++key) {
       const auto of_block = std::span(gradient).first(client.keys()[key].range.size());
       if (act.kind == Act::Kind::push) co_await client.push(key, of_block, clock);
+      if (act.kind == Act::Kind::settle) co_await client.settle(key);
       if (act.kind == Act::Kind::push_pull) {
         Task<WeightsHeader> answer =
             client.push_pull(key, of_block, clock, of_key(client, worker, key));
