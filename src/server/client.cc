@@ -1,13 +1,18 @@
 #include "server/client.h"
 
-#include "base/check.h"
+#include <fmt/format.h>
+
+#include "base/error.h"
 
 namespace starling {
 
 ServerClient::ServerClient(Comm& comm, const Options& options, std::vector<Key> keys)
     : comm_(comm), options_(options), keys_(std::move(keys)), held_(keys_.size()) {
-  STARLING_CHECK(keys_.size() <= kMaxKeys, "{} keys are more than channels can be had for",
-                 keys_.size());
+  if (keys_.size() > kMaxKeys) {
+    throw Error(fmt::format("the model is cut into {} blocks, and servers can tell {} apart",
+                            keys_.size(), kMaxKeys),
+                "a larger bucket_kb makes fewer");
+  }
 }
 
 Task<> ServerClient::hello(const WorkPlan& plan) {
@@ -134,9 +139,11 @@ Task<ServerReport> ServerClient::done() {
   co_await tell_all(ControlRequest::Kind::done);
   ServerReport total;
   for (int server = 0; server < options_.servers; ++server) {
-    ServerReport report;
-    co_await comm_.receive(options_.first_server + server, kReplyChannel, object_bytes(report));
-    total += report;
+    DoneReply reply;
+    while (reply.everybody_is_done == 0) {
+      co_await comm_.receive(options_.first_server + server, kReplyChannel, object_bytes(reply));
+    }
+    total += reply.report;
   }
   co_return total;
 }

@@ -10,7 +10,13 @@
 
 namespace starling {
 
+inline constexpr std::size_t kMaxKeys = 1 << 16;                  // each has channels of its own
 inline constexpr std::size_t kLargestBlockElements = 128 * 1024;  // measured: docs/performance.md
+
+// The largest block of a model: as above, unless that would leave too few keys for its buckets.
+inline std::size_t largest_block(std::size_t elements) {
+  return std::max(kLargestBlockElements, elements / (kMaxKeys / 2));
+}
 
 struct Key {
   int server;   // counted from 0

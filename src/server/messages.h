@@ -13,13 +13,16 @@
 //               in their hello that they want them.
 //   D. work     on server 0's control channel: what to do next. stop: nothing more, for anybody.
 //   E. done     no more pushes. Answered with the server's report when everybody is done, so that
-//               whoever pulls after it gets the final weights.
+//               whoever pulls after it gets the final weights. Until then, whenever others have been
+//               heard of, with the report so far: who waits must know that they are still at work.
 //   F. bye      no more requests at all.
 #pragma once
 
 #include <cstdint>
 
 #include "runtime/comm.h"
+#include "server/keys.h"
+#include "server/server_report.h"
 
 namespace starling {
 
@@ -42,6 +45,11 @@ struct WorkReply {
   std::uint64_t unit = 0;
 };
 
+struct DoneReply {
+  std::uint64_t everybody_is_done = 0;
+  ServerReport report;
+};
+
 struct KeyRequest {
   static constexpr std::uint32_t kPut = 1, kPush = 2, kPull = 4, kFactors = 8, kSettle = 16;
   std::uint32_t flags = 0;
@@ -60,7 +68,6 @@ struct WeightsHeader {
 };
 
 // A bound on what a hello may claim: more is a broken or hostile worker.
-inline constexpr std::uint64_t kMaxKeys = 1 << 16;
 inline constexpr std::uint64_t kMaxBlockElements = 1 << 28;
 inline constexpr std::uint64_t kMaxShardElements = std::uint64_t{1} << 34;
 

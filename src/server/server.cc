@@ -151,9 +151,9 @@ class Server::Desk {
           break;
         case ControlRequest::Kind::done: {
           leave(worker);
-          while (!everybody_is_done()) co_await all_done_.rung();
-          ServerReport report = report_;
-          co_await comm_.send(rank, kReplyChannel, object_bytes(report));
+          co_await wait_for_the_others(rank);
+          DoneReply reply{1, report_};
+          co_await comm_.send(rank, kReplyChannel, object_bytes(reply));
           break;
         }
         case ControlRequest::Kind::bye:
@@ -163,6 +163,21 @@ class Server::Desk {
       }
     }
   }
+
+  // Tells the one who waits, every now and then, that the others are still at work.
+  Task<> wait_for_the_others(int rank) {
+    constexpr std::chrono::milliseconds kBetweenNews(500);
+    for (Time told = heard_; !everybody_is_done();) {
+      Task<int> news =
+          race(rung(all_done_), sleep_until(comm_.loop(), comm_.loop().now() + kBetweenNews));
+      co_await news;
+      if (everybody_is_done() || heard_ == told) continue;
+      told = heard_;
+      DoneReply not_yet{0, report_};
+      co_await comm_.send(rank, kReplyChannel, object_bytes(not_yet));
+    }
+  }
+  static Task<> rung(Bell& bell) { co_await bell.rung(); }
 
   // Memory for one worker's gradient of a block, from its first byte until it has been applied and
   // answered.

@@ -67,9 +67,10 @@ class ServerStrategy : public Strategy {
           comm_, ServerClient::Options{first_server(settings_), servers, settings_.eager},
           settings_.factors  // are of a whole layer
               ? buckets_as_keys(elements, servers, workload_.buckets)
-              : cut_into_keys(elements, servers, workload_.buckets, kLargestBlockElements));
+              : cut_into_keys(elements, servers, workload_.buckets, largest_block(elements)));
       const auto units = static_cast<std::uint64_t>(group_.size);
-      co_await client_->hello({workload_.batches / units, workload_.batches_per_epoch / units});
+      co_await client_->hello({workload_.batches / units,
+                               std::max<std::uint64_t>(1, workload_.batches_per_epoch / units)});
       for (std::size_t key = 0; key < keys().size(); ++key) {
         if (comm_.rank() == 0) co_await client_->put(key, of_key(parameters, key));
       }

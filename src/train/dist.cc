@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "net/worker_events.h"
+#include "runtime/patience.h"
 #include "runtime/race.h"
 #include "strategy/server_plan.h"
 
@@ -210,15 +211,21 @@ Task<> Dist::ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& b
 }
 
 void Dist::finish() {
-  run("agreeing on the final model", strategy_->finish(model_.replica()));
+  // Where nobody waits for anybody, others may still have much to do.
+  const char* const what = "agreeing on the final model";
+  wait(what, with_patience(comm(), job_.timeout, what, strategy_->finish(model_.replica())));
   comm().owe_a_finish(false);
 }
 
 void Dist::run(const char* what, Task<> task) {
+  wait(what, within(loop_, loop_.now() + job_.timeout, what, std::move(task)));
+}
+
+void Dist::wait(const char* what, Task<> task) {
   const auto waiting = comm().record(Timeline::Kind::wait, what);
   const Time begin = loop_.now();
   const Time worked = TcpLoop::processor_time();
-  loop_.run(within(loop_, begin + job_.timeout, what, std::move(task)));
+  loop_.run(std::move(task));
   exchanging_ += loop_.now() - begin;
   moving_bytes_ += TcpLoop::processor_time() - worked;
 }

@@ -76,6 +76,7 @@ class Dist {
   void gradient_ready(BucketState& bucket, std::size_t parameter);
   void start(BucketState& bucket);
   void slow_down();
+  void wait(const char* what, Task<> task);
   Task<> ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& batch);
   Task<> all_buckets();
   bool last_pass() const { return pass_ + 1 >= settings_.backward_passes; }

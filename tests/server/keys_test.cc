@@ -34,5 +34,16 @@ TEST(Keys, WholeBucketsGoToTheServerOfTheirMiddle) {
   EXPECT_EQ(buckets_as_keys(100, 2, buckets), expected);
 }
 
+TEST(Keys, OfAModelOfAnySizeAreNotMoreThanThereCanBe) {
+  for (std::size_t elements : {1'000ul, 1'000'000'000ul, 100'000'000'000ul}) {
+    for (int servers : {1, 64}) {
+      const auto keys = cut_into_keys(elements, servers, {}, largest_block(elements));
+      EXPECT_LE(keys.size(), kMaxKeys / 2 + 64 * 2);
+      EXPECT_EQ(keys.back().range.end, elements);
+    }
+  }
+  EXPECT_EQ(largest_block(1'000'000'000), kLargestBlockElements);
+}
+
 }  // namespace
 }  // namespace starling
