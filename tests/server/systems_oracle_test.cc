@@ -123,6 +123,25 @@ TEST(Bsp, IsPlainSgdForAnyNumberOfWorkersServersAndBuckets) {
   }
 }
 
+TEST(Bsp, IsPlainSgdInGroupsOfAnySize) {
+  for (const auto& [workers, group] : {std::pair{4, 2}, {6, 2}, {6, 3}, {8, 4}, {15, 5}}) {
+    for (int servers : {1, 2}) {
+      SCOPED_TRACE(testing::Message()
+                   << workers << " in groups of " << group << ", " << servers << " servers");
+      Settings settings = server_settings(workers, "bsp");
+      settings.servers = servers;
+      settings.group = group;
+      SimulatedTraining training = training_of(settings);
+      training.buckets = 3;
+      const SimulatedResult result = simulate(training);
+      expect_all_well(result);
+      expect_equal_weights(result);
+      EXPECT_LT(largest_difference(result.weights[0], plain_sgd(training)), 1e-5);
+      for (const std::uint64_t batches : result.batches) EXPECT_EQ(batches, 40u);
+    }
+  }
+}
+
 // So many that each server has several blocks a lane.
 TEST(Bsp, IsPlainSgdOnAModelOfManyBlocks) {
   for (int servers : {1, 2}) {
@@ -397,6 +416,19 @@ TEST(Downpour, PushesSumsAndFetchesSeldom) {
   }
 }
 
+TEST(Lag, EveryGradientNamesTheWeightsItWasComputedOn) {
+  for (int workers : {2, 3, 5}) {
+    for (int lag : {1, 2, 3}) {
+      SCOPED_TRACE(testing::Message() << workers << " workers, lag " << lag);
+      Settings settings = server_settings(workers, "async");
+      settings.lag = lag;
+      settings.lr = 0.02;
+      settings.slow = "1:3";
+      expect_replayable(training_of(settings));
+    }
+  }
+}
+
 TEST(Lag, ConvergesAndOverlapsTheNetworkWithComputing) {
   Settings settings = server_settings(2, "async");
   settings.lr = 0.05;
@@ -583,6 +615,21 @@ TEST(SlowWorker, AsyncAndSspKeepTheirPaceBspFallsBackupWorkersRecoverIt) {
   EXPECT_LT(kept(ssp), 0.4);
   EXPECT_LT(kept(server_settings(4, "bsp")), 0.25);
   EXPECT_GE(kept(server_settings(5, "quorum")), 0.7);
+}
+
+TEST(Start, MoreBlocksThanThereCanBeAreRefused) {
+  SimulatedTraining training = training_of(server_settings(2, "bsp"));
+  training.elements = kMaxKeys + 1;
+  training.buckets = kMaxKeys + 1;
+  const SimulatedResult result = simulate(training);
+  ASSERT_TRUE(result.errors[1]);
+  try {
+    std::rethrow_exception(result.errors[1]);
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "the model is cut into 65537 blocks, and servers can tell 65536 apart; a larger "
+                 "bucket_kb makes fewer");
+  }
 }
 
 TEST(Start, MoreServersThanParametersAreRefused) {

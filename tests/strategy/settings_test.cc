@@ -432,6 +432,46 @@ TEST(CheckSettings, RefusesWhatServersCannotDo) {
             "gate = async has no effect here: it goes with strategy server; leave it at bsp");
 }
 
+TEST(CheckSettings, RefusesEveryWayOfGoingOnWhereStepsMustBePlain) {
+  using Change = std::function<void(Settings&)>;
+  const Change seldom_pushes = [](Settings& s) { s.push_every = 2; };
+  const Change seldom_fetches = [](Settings& s) { s.fetch_every = 2; };
+  const Change lags = [](Settings& s) { s.lag = 1; };
+  const Change eager = [](Settings& s) { s.eager = true; };
+  const Change sums_up = [](Settings& s) { s.backward_passes = 2; };
+  const Change in_groups = [](Settings& s) { s.group = 2; };
+  struct Case {
+    const char* error;
+    Change first;
+    std::vector<Change> seconds;
+  };
+  for (const Case& refused : {
+           Case{"a value bound and delay compensation need to know",
+                [](Settings& s) { s.gate = "value"; },
+                {seldom_pushes, seldom_fetches, lags, eager}},
+           Case{"a value bound and delay compensation need to know",
+                [](Settings& s) { s.gate = "async", s.staleness = "compensate"; },
+                {seldom_pushes, seldom_fetches, lags, eager}},
+           Case{"workers of a group go step by step",
+                in_groups,
+                {seldom_pushes, seldom_fetches, lags, eager}},
+           Case{"lag = 1 needs a push and a fetch in every step",
+                lags,
+                {seldom_pushes, seldom_fetches, eager}},
+           Case{"factors are of one batch of one worker",
+                [](Settings& s) { s.factors = true; },
+                {seldom_pushes, lags, sums_up, in_groups}},
+       }) {
+    for (std::size_t i = 0; i < refused.seconds.size(); ++i) {
+      const std::string error = check_server([&](Settings& s) {
+        refused.first(s);
+        refused.seconds[i](s);
+      });
+      EXPECT_EQ(error.find(refused.error), 0u) << "with the second one " << i << ": " << error;
+    }
+  }
+}
+
 // Mixing
 
 std::string check_mixing(const std::function<void(Settings&)>& change) {
