@@ -56,6 +56,19 @@ TEST_F(LiveRunTest, CurvesGrowWithTheLeadsReports) {
   EXPECT_EQ(seen["progress"]["seconds_left"], 2.0);
 }
 
+TEST_F(LiveRunTest, TheTimeLeftIsThatOfTheStepsLeft) {
+  run_.take(0, {{"event", "progress"}, {"time", 5}, {"step", 10}, {"steps", 40}});
+  EXPECT_EQ(state()["progress"]["seconds_left"], 15.0);
+}
+
+TEST_F(LiveRunTest, TheLogKeepsItsLastLines) {
+  for (int i = 0; i < 500; ++i) run_.take(0, {{"event", "joined"}});
+  run_.take_end(1, "the last line");
+  const json log = state()["log"];
+  EXPECT_EQ(log.size(), 200u);
+  EXPECT_EQ(log.back()["text"], "the last line");
+}
+
 TEST_F(LiveRunTest, EdgesHaveTheRateBetweenTwoReports) {
   network(0, 1, 100, "[[1,100]]");
   network(0, 3, 500, "[[1,500]]");
@@ -102,7 +115,7 @@ TEST_F(LiveRunTest, SurvivesEventsThatMakeNoSense) {
   for (const char* text :
        {R"({"event": 7})", R"({})", R"({"event":"lost","reason":[1]})",
         R"({"event":"network","sent_to":7,"received_from":{"a":1}})",
-        R"({"event":"network","sent_to":[[99,1],[-1,2],["x",3],[1],[1,"y"]],"sent":[1]})",
+        R"({"event":"network","sent_to":[[99,1],[3,1],[-1,2],["x",3],[1],[1,"y"]],"sent":[1]})",
         R"({"event":"evaluation","accuracy":"high","loss":null,"time":"now"})"}) {
     run_.take(0, json::parse(text));
     EXPECT_TRUE(state()["edges"].empty()) << text;
@@ -113,6 +126,20 @@ TEST_F(LiveRunTest, SurvivesEventsThatMakeNoSense) {
 TEST_F(LiveRunTest, ANameThatIsNoUtf8DoesNotStopThePage) {
   const LiveRun run({.name = "\xff\xfe<script>", .workers = 1, .settings = {}}, [] { return 0.0; });
   EXPECT_TRUE(json::parse(run.state(), nullptr, false).is_object());
+}
+
+TEST_F(LiveRunTest, MetricsHaveTheBytesOfEveryPurpose) {
+  json counts;
+  for (const char* purpose : {"control", "weights", "gradients", "evaluation"}) {
+    counts[purpose] = {{"wire", 7}};
+  }
+  run_.take(1, {{"event", "network"}, {"time", 1}, {"sent", counts}});
+  const std::string text = run_.metrics();
+  for (const char* purpose : {"control", "weights", "gradients", "evaluation"}) {
+    const std::string line =
+        std::string("starling_bytes_sent_total{rank=\"1\",purpose=\"") + purpose + "\"} 7\n";
+    EXPECT_NE(text.find(line), std::string::npos) << line << " in\n" << text;
+  }
 }
 
 TEST_F(LiveRunTest, MetricsAreInPrometheusFormat) {

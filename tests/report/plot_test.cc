@@ -56,6 +56,12 @@ TEST(Plot, HasRoundNumbersAtItsTicks) {
   }
 }
 
+TEST(Plot, LeavesOutWhatHasNoPlaceOnALogarithmicAxis) {
+  Plot plot = plot_of({{10, 10}, {100, 0}, {0, 100}, {1000, 1000}});
+  plot.x.logarithmic = plot.y.logarithmic = true;
+  EXPECT_EQ(count(plot.svg(), "<circle"), 2u + 1) << "two points, and one in the key";
+}
+
 TEST(Plot, SurvivesHostileNamesAndNumbers) {
   Plot plot = plot_of({{0, 1}, {std::numeric_limits<double>::quiet_NaN(), 2}, {7, 7}});
   plot.title = "<script>alert('\"&')</script>\x01";
