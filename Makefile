@@ -1,7 +1,7 @@
 # Everything a newcomer needs, on a fresh Debian or Ubuntu:
 #
-#   make train    install what is missing, build, get MNIST, train 4 workers by pair-wise averaging
-#   make test     install what is missing, build, run all tests
+#   make train    install what is missing, build what trains, get MNIST, train 4 workers by pair-wise averaging
+#   make test     install what is missing, build the rest, too, run all tests
 #
 # A second call neither reinstalls nor rebuilds.
 
@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 # A compiler on libtorch wants about 2 GB; memory, not cores, is what a small machine runs out of.
 JOBS   ?= $(shell nproc)
 
-.PHONY: all build train test mutate bench mnist setup install asan tsan format check-format clean help
+.PHONY: all build train test mutate bench mnist setup install sanitize asan tsan format check-format clean help
 
 all: build
 
@@ -20,18 +20,25 @@ help:
 	@echo "make test          build and run all tests"
 	@echo "make mutate        put bugs in, one at a time: do the tests notice? (SHARE=0.1 SEED=3 ONLY=codec)"
 	@echo "make bench         all-reduce beside Gloo and Open MPI, training beside PyTorch DDP"
-	@echo "make asan | tsan   the tests under the address+undefined or the thread sanitizer"
+	@echo "make sanitize      the tests without libtorch under the address+undefined and the thread sanitizer"
 	@echo "make install       library, headers, CMake package and program (PREFIX=$(PREFIX))"
 	@echo "make format        format all sources"
 
 setup:
 	@scripts/setup
 
-build: setup
-	@mkdir -p build
-	@test -f $(BUILD)/build.ninja || { echo "configuring $(BUILD)"; cmake --preset release > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }; }
-	@echo "building $(BUILD)"
-	@cmake --build --preset release -j $(JOBS) -- --quiet
+# $(call configure,PRESET); what is found then decides whether tests and peers are built.
+configure = @mkdir -p build && echo "configuring build/$(1)" && \
+  { cmake --preset $(1) > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }; }
+# $(call compile,PRESET,TARGETS)
+compile = @echo "building build/$(1)" && cmake --build --preset $(1) -j $(JOBS) --target $(2) -- --quiet
+
+# The two programs, and so all libraries; neither tests, nor peers, nor examples.
+build: $(BUILD)/build.ninja
+	$(call compile,release,starling-program starling-trainer)
+
+$(BUILD)/build.ninja: | setup
+	$(call configure,release)
 
 mnist:
 	@scripts/get-mnist $(MNIST)
@@ -40,28 +47,37 @@ train: build mnist
 	@./starling train --workers 4 --strategy pairwise --passes 1 --period 1 \
 	  --model mnist-cnn --data mnist --epochs 3 --batch 64 --lr 0.1 --momentum 0.5 --seed 1
 
-test: build check-format
+test:
 	@scripts/setup test
-	@cd $(BUILD) && ctest --output-on-failure
+	@$(MAKE) --no-print-directory check-format
+	$(call configure,release)
+	$(call compile,release,all)
+	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure --no-tests=error
 
 # A tenth of them: make mutate SHARE=0.1 SEED=3
-mutate: setup
+mutate:
+	@scripts/setup test
 	@scripts/mutate --share $(or $(SHARE),1) --seed $(or $(SEED),1) --jobs $(JOBS) --only "$(ONLY)"
 
 bench:
 	@scripts/setup bench
-	@$(MAKE) --no-print-directory build mnist
-	@cmake --preset release > build/configure.log 2>&1 && cmake --build --preset release -j $(JOBS) -- --quiet
+	@$(MAKE) --no-print-directory mnist
+	$(call configure,release)
+	$(call compile,release,all)
 	@./starling bench exchange
 	@./starling bench training --epochs 1
 
-asan tsan: setup
-	@cmake --preset $@ > /dev/null
-	@cmake --build --preset $@ -j $(JOBS) -- --quiet
+# Over all that does not load libtorch, which is not built for them.
+sanitize: asan tsan
+
+asan tsan:
+	@scripts/setup test
+	$(call configure,$@)
+	$(call compile,$@,all)
 	@cd build/$@ && env -u LD_PRELOAD \
-	  TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp" \
+	  TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp" UBSAN_OPTIONS=print_stacktrace=1 \
 	  ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp" \
-	  ctest --output-on-failure
+	  ctest -j $(JOBS) --output-on-failure --no-tests=error
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)

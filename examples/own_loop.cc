@@ -1,5 +1,6 @@
-// A training loop of your own, made distributed by three lines of Starling. Start it with
+// A training loop of your own, made distributed by three lines of Starling. Build and start it with
 //
+//   cmake --build --preset release --target example-own-loop
 //   starling launch -n 4 --strategy pairwise -- build/release/bin/example-own-loop
 //
 // It fits a small network to y = sin(x), each worker on points of its own.
