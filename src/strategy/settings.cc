@@ -191,7 +191,8 @@ Choice choice(ReadBy reader, const Settings& s) {
     case compensate:
       return {"strategy server with staleness compensate", serves && s.staleness == "compensate"};
     case momentum:
-      return {"optimizers sgd and nesterov", is_one_of(s.optimizer, "sgd, nesterov")};
+      return {"optimizers sgd and nesterov",
+              is_one_of(s.optimizer, "sgd, nesterov") || s.momentum == 0};  // none is none to all
     case dirichlet:
       return {"shards dirichlet", s.shards == "dirichlet"};
   }
