@@ -41,7 +41,7 @@ class Shelf {
 
  private:
   friend class Sheet;
-  static constexpr std::size_t kBytes = 32 << 20;  // short letters need not wait for each other
+  static constexpr std::size_t kBytes = 8 << 20;  // short letters need not wait for each other
 
   int allowed_sheets_;
   int sheets_ = 0;

@@ -30,9 +30,7 @@ class RingLeaderStrategy : public Strategy {
   explicit RingLeaderStrategy(Comm& comm) : Strategy(comm) { comm.contain_losses(comm.size()); }
 
   Task<> after_backward(Bucket bucket) override {
-    // One more element carries the wish to stop to all in the same step.
-    own_.assign(bucket.gradients.begin(), bucket.gradients.end());
-    own_.push_back(wants_stop_ ? 1.0f : 0.0f);
+    own_ = bucket.gradients;
     co_await complete_step();
     std::copy_n(mean_.begin(), bucket.gradients.size(), bucket.gradients.begin());
     stopped_ = stopped_ || mean_.back() > 0;
@@ -40,7 +38,7 @@ class RingLeaderStrategy : public Strategy {
 
   // All have the same model; they part when all have completed the last step.
   Task<> finish(Replica) override {
-    own_.assign(1, 0.0f);
+    own_ = {};
     try {
       co_await complete_step();
     } catch (const PeerLost&) {  // it was complete, and has left
@@ -130,7 +128,7 @@ class RingLeaderStrategy : public Strategy {
         co_await move(comm_, gradients_channel(), Outgoing{rank, mean_});
       }
     } else if (completed_ < *newest) {
-      mean_.resize(own_.size());
+      mean_.resize(own_.size() + 1);
       co_await move(comm_, gradients_channel(), Incoming{source, mean_});
       ++completed_;
     }
@@ -139,7 +137,9 @@ class RingLeaderStrategy : public Strategy {
 
   // Around the ring to the leader, adding; and around once more, copying.
   Task<> exchange() {
-    work_ = own_;
+    work_.resize(own_.size() + 1);
+    std::ranges::copy(own_, work_.begin());
+    work_.back() = wants_stop_ ? 1.0f : 0.0f;
     const auto count = static_cast<int>(alive_.size());
     const auto at = [&](int place) {
       return alive_[static_cast<std::size_t>((place % count + count) % count)];
@@ -176,7 +176,10 @@ class RingLeaderStrategy : public Strategy {
   int leader_ = -1;
   std::vector<int> alive_;
   std::uint64_t completed_ = 0;
-  std::vector<float> own_, work_, mean_;
+  std::span<const float> own_;  // gradients, as they must be if the step is repeated
+  // The sum on its way, and the last step's mean for whoever lacks it. One more element carries the
+  // wish to stop to all in the same step.
+  std::vector<float> work_, mean_;
   bool wants_stop_ = false;
   bool stopped_ = false;
 };

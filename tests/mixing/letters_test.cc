@@ -620,10 +620,10 @@ TEST(Letters, AreOverWhenAllPeersSaySo) {
   EXPECT_TRUE(one.close());
 }
 
-// Letters so long that there is not room for all: of 20 MB, rank 0 takes in two at a time.
+// Letters so long that there is not room for all: of 5 MB, rank 0 takes in two at a time.
 class LongLetters : public testing::Test {
  protected:
-  static constexpr std::size_t kLong = 20'000'000;
+  static constexpr std::size_t kLong = 5'000'000;
 
   LongLetters() : cluster_(4), bytes_(kLong) {
     const std::vector<int> ranks = {0, 1, 2, 3};
@@ -703,7 +703,7 @@ TEST_F(LongLetters, WhoIsLostWhileItWaitsForRoomIsOver) {
 }
 
 TEST(LongModels, OneCopyGoesToAllNeighbours) {
-  Mixers mixers(mixing_of("elastic-push", "tree", 3), 10'000'000);
+  Mixers mixers(mixing_of("elastic-push", "tree", 3), 1'300'000);
   mixers.mix_one(0);
   for (std::size_t rank : {1, 2}) {
     mixers.attend_one(rank);
@@ -714,7 +714,7 @@ TEST(LongModels, OneCopyGoesToAllNeighbours) {
 
 // Every rule, with models of which few can be under way: nobody waits for ever for another's room.
 TEST(LongModels, AreMixedByEveryRuleWithoutALock) {
-  constexpr std::size_t kElements = 5'000'000;
+  constexpr std::size_t kElements = 1'300'000;
   for (const auto& [rule, graph] :
        {std::pair{"elastic", "mesh"}, std::pair{"elastic", "star"},
         std::pair{"elastic-push", "tree"}, std::pair{"sum-weight", "mesh"},
