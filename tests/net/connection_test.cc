@@ -7,6 +7,7 @@
 #include <asio/read.hpp>
 #include <list>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "tests/net/raw_peer.h"
@@ -55,15 +56,29 @@ TEST(Connection, DeliversAnEmptyMessageBehindALongFragment) {
   EXPECT_EQ(in.back(), std::byte{7});
 }
 
-TEST(Connection, BreaksAtAFrameOfAbsurdLength) {
+TEST(Connection, BreaksAtAFrameThatMakesNoSense) {
+  FrameHeader foreign, endless = RawPeer::header(kOne.id, ~std::uint64_t{0}), aimless, unheard_of;
+  foreign.magic = 0x1234;
+  aimless.purpose = kPurposeNames.size();
+  unheard_of.kind = static_cast<Kind>(99);
+  for (const FrameHeader& frame : {foreign, endless, aimless, unheard_of}) {
+    RawPeer peer;
+    int word = 0;
+    auto receive = peer.comm().receive(1, kOne, object_bytes(word));
+    peer.say(frame);
+    peer.until_done(receive);
+    EXPECT_TRUE(error_of(receive).starts_with("rank 1 was lost in a test (it sent a frame "))
+        << error_of(receive);
+  }
+}
+
+TEST(Connection, BlamesNobodyWhoIsNotThere) {
   RawPeer peer;
   int word = 0;
   auto receive = peer.comm().receive(1, kOne, object_bytes(word));
-  peer.say(RawPeer::header(kOne.id, ~std::uint64_t{0}));
+  peer.say(RawPeer::header(99, 0, Kind::abort));
   peer.until_done(receive);
-  EXPECT_TRUE(error_of(receive).starts_with(
-      "rank 1 was lost in a test (it sent a frame that makes no sense"))
-      << error_of(receive);
+  EXPECT_TRUE(error_of(receive).starts_with("rank 1 was lost in a test (")) << error_of(receive);
 }
 
 constexpr std::size_t kQuarter = Inbox::kStoredLimitBytes / 4;
@@ -107,7 +122,7 @@ TEST(Connection, KeepsNoMoreThanItsLimitOfWhatNobodyAskedFor) {
 TEST(Connection, KeepsNoEndlessNumberOfEmptyMessages) {
   RawPeer peer;
   std::vector<std::byte> text;
-  for (std::uint32_t i = 0; i < 40'000; ++i) put_message(text, Channel{10 + i}, 0);
+  for (int i = 0; i < 40'000; ++i) put_message(text, kOne, 0);
   auto wait = peer.comm().receive(1, kTwo, Bytes());
   peer.say(text);
   peer.until_stuck();
@@ -202,6 +217,29 @@ TEST(Connection, SendsTheRestOfAMessageWithdrawnWithinAFragment) {
   EXPECT_TRUE(changed) << "it was withdrawn with its last bytes";
   EXPECT_EQ(peer.hear_header().remaining_bytes, sizeof word);
   EXPECT_EQ(peer.hear(sizeof word), std::vector<std::byte>(sizeof word, std::byte{7}));
+}
+
+// Two channels take turns, so that one of them is between two fragments when the socket is full.
+TEST(Connection, SendsTheRestOfAMessageWithdrawnBetweenItsFragments) {
+  RawPeer peer;
+  constexpr std::size_t kLength = 16 << 20;
+  std::size_t heard = 0;
+  std::set<std::uint32_t> channels;
+  const auto hear_fragment = [&] {
+    const FrameHeader header = peer.hear_header();
+    ASSERT_EQ(header.magic, FrameHeader::kMagic);
+    channels.insert(header.channel);
+    heard += peer.hear(fragment_bytes(header.remaining_bytes)).size();
+  };
+  {
+    const std::vector<std::byte> out(kLength);
+    auto one = peer.comm().send(1, kOne, std::span(out));
+    auto two = peer.comm().send(1, kTwo, std::span(out));
+    while (channels.size() < 2) ASSERT_NO_FATAL_FAILURE(hear_fragment());
+    for (int i = 0; i < 100; ++i) peer.loop().poll();
+    ASSERT_FALSE(one.done() || two.done());
+  }
+  while (heard < 2 * kLength) ASSERT_NO_FATAL_FAILURE(hear_fragment());
 }
 
 TEST(Connection, SaysNoGoodbyeInTheMiddleOfAFragment) {

@@ -9,7 +9,7 @@ namespace starling {
 
 template <class Predicate>
 void poll_until(TcpLoop& loop, const Predicate& so) {
-  const Time patience = loop.now() + std::chrono::seconds(20);
+  const Time patience = loop.now() + std::chrono::seconds(60);
   while (!so()) {
     if (loop.now() > patience) throw Error("what the test waits for did not come");
     loop.poll();
