@@ -355,15 +355,16 @@ class ReusedNumber : public testing::TestWithParam<const char*> {};
 
 TEST_P(ReusedNumber, OfAnEndedWorkerIsNotKilled) {
   if (::geteuid() != 0) GTEST_SKIP() << "a process namespace takes root";
-  const std::string worker = R"(
+  const std::string worker = R"sh(
       if [ $STARLING_RANK = 0 ]; then echo $$ > first; exit; fi
       until [ -s first ]; do sleep 0.02; done
       while kill -0 $(cat first) 2>/dev/null; do sleep 0.02; done
       read first < first
       echo $((first - 1)) > /proc/sys/kernel/ns_last_pid
       setsid sleep 1000 &
+      until [ "$(cut -d ' ' -f 5 /proc/$!/stat)" = $! ]; do sleep 0.02; done
       echo $! > second
-      )" + std::string(GetParam());
+      )sh" + std::string(GetParam());
   const std::string story = R"(
       "$0" launch -n 2 -- /bin/sh -c "$1"
       while pgrep -x starling >/dev/null; do sleep 0.02; done
