@@ -2,6 +2,7 @@
 #include "net/connection.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <asio/read.hpp>
@@ -188,35 +189,42 @@ TEST(Connection, ReadsOnBehindAReceiveWithdrawnWithinAFragment) {
   }
 }
 
-// What is left of a send when it goes must still be sent, though its memory may be used again.
+// What is left of a send when it goes must still be sent, though its memory may be used again. In
+// its first fragment or in a later one.
 TEST(Connection, SendsTheRestOfAMessageWithdrawnWithinAFragment) {
-  RawPeer peer;
-  constexpr std::size_t kLength = 16 << 20;
-  {
-    std::vector<std::byte> out(kLength, std::byte{5});
-    auto send = peer.comm().send(1, kOne, std::span(out));
-    ASSERT_FALSE(send.done());
-    auto behind = peer.comm().send(1, kOne, std::span(out).first(10));  // never leaves
-    out.assign(kLength, std::byte{6});
-  }
-  int word = 0x07070707;
-  auto next = peer.comm().send(1, kOne, object_bytes(word));
-  std::size_t left = kLength;
-  bool changed = false;
-  while (left > 0) {
-    const FrameHeader header = peer.hear_header();
-    ASSERT_EQ(header.magic, FrameHeader::kMagic);
-    ASSERT_EQ(header.remaining_bytes, left);
-    const std::vector<std::byte> heard = peer.hear(fragment_bytes(left));
-    for (const std::byte value : heard) {
-      changed = changed || value == std::byte{6};
-      ASSERT_EQ(value, changed ? std::byte{6} : std::byte{5});
+  for (const std::size_t length : {kFragmentBytes, std::size_t{16 << 20}}) {
+    RawPeer peer;
+    if (length == kFragmentBytes) {
+      const int few_bytes = 4096;
+      ::setsockopt(peer.comm().socket_fd(1), SOL_SOCKET, SO_SNDBUF, &few_bytes, sizeof few_bytes);
+      peer.socket().set_option(asio::socket_base::receive_buffer_size(few_bytes));
     }
-    left -= heard.size();
+    {
+      std::vector<std::byte> out(length, std::byte{5});
+      auto send = peer.comm().send(1, kOne, std::span(out));
+      ASSERT_FALSE(send.done());
+      auto behind = peer.comm().send(1, kOne, std::span(out).first(10));  // never leaves
+      out.assign(length, std::byte{6});
+    }
+    int word = 0x07070707;
+    auto next = peer.comm().send(1, kOne, object_bytes(word));
+    bool changed = false;
+    for (std::size_t left = length; left > 0;) {
+      const FrameHeader header = peer.hear_header();
+      ASSERT_EQ(header.magic, FrameHeader::kMagic);
+      ASSERT_EQ(header.remaining_bytes, left);
+      const std::vector<std::byte> heard = peer.hear(fragment_bytes(left));
+      const auto change = std::ranges::find(heard, std::byte{6});
+      ASSERT_EQ(std::count(heard.begin(), change, changed ? std::byte{6} : std::byte{5}),
+                change - heard.begin());
+      ASSERT_EQ(std::count(change, heard.end(), std::byte{6}), heard.end() - change);
+      changed = changed || change != heard.end();
+      left -= heard.size();
+    }
+    EXPECT_TRUE(changed) << "it was withdrawn with its last bytes";
+    EXPECT_EQ(peer.hear_header().remaining_bytes, sizeof word);
+    EXPECT_EQ(peer.hear(sizeof word), std::vector<std::byte>(sizeof word, std::byte{7}));
   }
-  EXPECT_TRUE(changed) << "it was withdrawn with its last bytes";
-  EXPECT_EQ(peer.hear_header().remaining_bytes, sizeof word);
-  EXPECT_EQ(peer.hear(sizeof word), std::vector<std::byte>(sizeof word, std::byte{7}));
 }
 
 // Two channels take turns, so that one of them is between two fragments when the socket is full.
@@ -242,34 +250,41 @@ TEST(Connection, SendsTheRestOfAMessageWithdrawnBetweenItsFragments) {
   while (heard < 2 * kLength) ASSERT_NO_FATAL_FAILURE(hear_fragment());
 }
 
+// Neither after a send that was withdrawn, nor after one that failed because another rank was lost.
 TEST(Connection, SaysNoGoodbyeInTheMiddleOfAFragment) {
-  RawPeer peer;
-  constexpr std::size_t kLength = 16 << 20;
-  const std::vector<std::byte> out(kLength, std::byte{5});
-  {
-    auto send = peer.comm().send(1, kOne, std::span(out));
-    ASSERT_FALSE(send.done());
-  }
-  // There is room for a goodbye now, though the outbox does not know.
-  std::vector<std::byte> heard(100);
-  heard.resize(peer.socket().read_some(asio::buffer(heard)));
-  peer.leave();
-  std::vector<std::byte> rest(2 * kLength);
-  asio::error_code error;
-  peer.socket().non_blocking(false);
-  rest.resize(asio::read(peer.socket(), asio::buffer(rest), error));
-  heard.insert(heard.end(), rest.begin(), rest.end());
-  std::size_t at = 0;
-  for (std::size_t left = kLength; heard.size() - at >= sizeof(FrameHeader);) {
-    FrameHeader header;
-    std::copy_n(heard.begin() + static_cast<std::ptrdiff_t>(at), sizeof header,
-                object_bytes(header).begin());
-    at += sizeof header;
-    ASSERT_EQ(header.kind, Kind::message) << "at " << at << " of " << heard.size();
-    const std::size_t fragment = std::min(fragment_bytes(left), heard.size() - at);
-    for (std::size_t i = at; i < at + fragment; ++i) ASSERT_EQ(heard[i], std::byte{5}) << i;
-    at += fragment;
-    left -= fragment;
+  for (const bool loses_another : {false, true}) {
+    RawPeer peer(3);
+    constexpr std::size_t kLength = 16 << 20;
+    const std::vector<std::byte> out(kLength, std::byte{5});
+    {
+      auto send = peer.comm().send(1, kOne, std::span(out));
+      ASSERT_FALSE(send.done());
+      if (loses_another) {
+        peer.last_socket().close();
+        peer.until_done(send);
+      }
+    }
+    // There is room for a goodbye now, though the outbox does not know.
+    std::vector<std::byte> heard(100'000);
+    heard.resize(peer.socket().read_some(asio::buffer(heard)));
+    peer.leave();
+    std::vector<std::byte> rest(2 * kLength);
+    asio::error_code error;
+    peer.socket().non_blocking(false);
+    rest.resize(asio::read(peer.socket(), asio::buffer(rest), error));
+    heard.insert(heard.end(), rest.begin(), rest.end());
+    std::size_t at = 0;
+    for (std::size_t left = kLength; heard.size() - at >= sizeof(FrameHeader);) {
+      FrameHeader header;
+      std::copy_n(heard.begin() + static_cast<std::ptrdiff_t>(at), sizeof header,
+                  object_bytes(header).begin());
+      at += sizeof header;
+      ASSERT_EQ(header.kind, Kind::message) << "at " << at << " of " << heard.size();
+      const std::size_t fragment = std::min(fragment_bytes(left), heard.size() - at);
+      for (std::size_t i = at; i < at + fragment; ++i) ASSERT_EQ(heard[i], std::byte{5}) << i;
+      at += fragment;
+      left -= fragment;
+    }
   }
 }
 

@@ -45,6 +45,7 @@ class RawPeer {
   TcpLoop& loop() { return loop_; }
   TcpComm& comm() { return member_->comm(); }
   asio::ip::tcp::socket& socket() { return sockets_.front(); }
+  asio::ip::tcp::socket& last_socket() { return sockets_.back(); }  // that of the highest rank
   void leave() { member_.reset(); }
 
   static FrameHeader header(std::uint32_t channel, std::uint64_t remaining_bytes,
