@@ -20,10 +20,10 @@ int main(int argc, char** argv) {
   std::string sum = "0.0";
   for (int i = 0; i < kTables; ++i) {
     const std::string name = "table" + std::to_string(i);
-    model.register_parameter(name, torch::zeros({elements}), false);
+    model.register_parameter(name, torch::zeros({elements}).requires_grad_(), false);
     sum += " + self." + name + ".sum()";
   }
-  model.register_parameter("layer", torch::randn({784, 10}) * 0.01, false);
+  model.register_parameter("layer", torch::zeros({784, 10}).requires_grad_(), false);
   model.define("def forward(self, images):\n  return images.flatten(1).matmul(self.layer) + (" +
                sum + ") * 1e-9\n");
   model.save(argv[1]);

@@ -294,6 +294,18 @@ TEST(Bfloat, RoundsToTheNearestNumberAndSaturates) {
   expect_rounds_to_nearest("bfloat", 7, 127, 0x7f80);
 }
 
+// They are converted in blocks of 64; what is left behind the last one is sent like the rest.
+TEST(Half, SendsEveryElementOfAnyLength) {
+  for (const char* name : {"half", "bfloat"}) {
+    for (std::size_t length : {1, 2, 63, 64, 65, 66, 127, 128, 129}) {
+      const std::vector<float> values(length, 1.5f);
+      const Sent sent = send({.name = name}, values);
+      EXPECT_EQ(sent.decoded, values) << name << " of " << length;
+      EXPECT_EQ(sent.rest, std::vector<float>(length)) << name << " of " << length;
+    }
+  }
+}
+
 TEST(TopK, SendsTheLargestAndAmongEqualsTheFirst) {
   Random random{8};
   for (double share : {0.001, 0.01, 0.1, 0.5, 0.77, 1.0}) {
