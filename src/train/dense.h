@@ -2,7 +2,7 @@
 // errors at its outputs. A strategy may send those instead of the gradient (server/factors.h).
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
 
 #include <memory>
 #include <optional>

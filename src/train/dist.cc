@@ -1,6 +1,6 @@
 #include "train/dist.h"
 
-#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>

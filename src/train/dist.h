@@ -12,7 +12,8 @@
 // Without a launcher there is one worker, and the loop does what it always did.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
 
 #include <memory>
 #include <optional>

@@ -1,5 +1,7 @@
 #include "train/evaluation.h"
 
+#include <torch/nn/functional/loss.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>

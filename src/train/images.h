@@ -1,7 +1,7 @@
 // A data set as tensors: images stay bytes until a batch of them is needed.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <span>
 #include <utility>

@@ -1,6 +1,8 @@
 #include "train/model.h"
 
 #include <fmt/format.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/script.h>
 
 #include <filesystem>

@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/optim.h>
 
 #include <algorithm>
 #include <cmath>

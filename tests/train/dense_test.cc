@@ -2,6 +2,7 @@
 #include "train/dense.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/functional/loss.h>
 
 #include <cmath>
 

@@ -2,6 +2,8 @@
 #include "train/dist.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/optim.h>
 
 #include <atomic>
 

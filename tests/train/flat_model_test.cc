@@ -1,6 +1,8 @@
 #include "train/flat_model.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/optim.h>
 
 #include "base/error.h"
 
