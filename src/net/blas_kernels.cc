@@ -16,7 +16,7 @@ namespace starling {
 
 namespace {
 
-constexpr int kPatienceMs = 5000;  // to load the library takes some milliseconds
+constexpr int kPatienceMs = 20'000;  // to load the library takes some milliseconds
 
 constexpr std::array kSseKernels = {"Katmai",     "Coppermine", "Northwood", "Prescott",
                                     "Banias",     "Atom",       "Core2",     "Penryn",
