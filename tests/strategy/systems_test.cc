@@ -29,7 +29,7 @@ std::vector<std::string> names() {
 }
 
 TEST(Systems, AreTheFilesOfTheirFolderWordForWord) {
-  const auto folder = std::filesystem::path(__FILE__).parent_path() / ".." / ".." / "systems";
+  const auto folder = std::filesystem::path(STARLING_SYSTEMS_FOLDER);
   std::vector<std::string> files;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     ASSERT_EQ(file.path().extension(), ".toml");
