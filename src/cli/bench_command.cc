@@ -38,20 +38,20 @@ struct BenchCommand {
 };
 
 // Who was measured: Starling's or a peer's algorithm.
-struct Contestant {
+struct Entry {
   std::string peer;
   std::string algorithm;
-  auto operator<=>(const Contestant&) const = default;
+  auto operator<=>(const Entry&) const = default;
 };
 
-struct Key {
+struct Cell {
   int workers;
   std::size_t bytes;
-  Contestant who;
-  auto operator<=>(const Key&) const = default;
+  Entry who;
+  auto operator<=>(const Cell&) const = default;
 };
 
-using Times = std::map<Key, std::vector<double>>;
+using Times = std::map<Cell, std::vector<double>>;
 
 std::string joined(const std::vector<std::size_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
@@ -96,12 +96,13 @@ void measure_open_mpi(int workers, const std::string& sizes, double seconds, Tim
 void print_results(const BenchCommand& command, const Times& times) {
   Table table({"workers", "size", "who", "algorithm", "median", "bandwidth", "best peer / this"});
   json rows = json::array();
-  for (const auto& [key, values] : times) {
+  for (const auto& [cell, values] : times) {
     const double seconds = median(values);
     double best_peer = 0;
     std::string peer_name;
     for (const auto& [other, peer_values] : times) {
-      if (other.workers != key.workers || other.bytes != key.bytes || other.who.peer == "starling")
+      if (other.workers != cell.workers || other.bytes != cell.bytes ||
+          other.who.peer == "starling")
         continue;
       const double peer_seconds = median(peer_values);
       if (best_peer == 0 || peer_seconds < best_peer) {
@@ -109,23 +110,23 @@ void print_results(const BenchCommand& command, const Times& times) {
         peer_name = other.who.peer;
       }
     }
-    const bool ours = key.who.peer == "starling";
-    const bool compared = ours && best_peer > 0 && key.who.algorithm != "pairwise";
-    json row = {{"workers", key.workers},
-                {"bytes", key.bytes},
-                {"peer", key.who.peer},
-                {"algorithm", key.who.algorithm},
+    const bool ours = cell.who.peer == "starling";
+    const bool compared = ours && best_peer > 0 && cell.who.algorithm != "pairwise";
+    json row = {{"workers", cell.workers},
+                {"bytes", cell.bytes},
+                {"peer", cell.who.peer},
+                {"algorithm", cell.who.algorithm},
                 {"median_seconds", seconds},
-                {"bytes_per_second", static_cast<double>(key.bytes) / seconds}};
+                {"bytes_per_second", static_cast<double>(cell.bytes) / seconds}};
     if (compared) {
       row["best_peer"] = peer_name;
       row["ratio"] = best_peer / seconds;
     }
     rows.push_back(row);
-    table.add({std::to_string(key.workers), format_bytes(static_cast<double>(key.bytes)),
-               key.who.peer, key.who.algorithm,
+    table.add({std::to_string(cell.workers), format_bytes(static_cast<double>(cell.bytes)),
+               cell.who.peer, cell.who.algorithm,
                format_duration(std::chrono::nanoseconds(static_cast<long>(seconds * 1e9))),
-               format_bytes(static_cast<double>(key.bytes) / seconds) + "/s",
+               format_bytes(static_cast<double>(cell.bytes) / seconds) + "/s",
                compared ? fmt::format("{:.2f} ({})", best_peer / seconds, peer_name) : ""});
   }
   if (command.print_json) {

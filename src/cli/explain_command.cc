@@ -22,7 +22,7 @@ namespace starling {
 
 namespace {
 
-using Vectors = std::vector<std::vector<float>>;
+using Rows = std::vector<std::vector<float>>;
 using Exchange = std::function<Task<>(Comm&, std::span<float>)>;
 constexpr Channel kChannel{1, Purpose::weights};
 constexpr std::size_t kMaxColumns = 64;
@@ -39,13 +39,13 @@ struct ExplainCommand {
 // What stood where after each iteration, and which cells had been sent on in it.
 struct Trace {
   struct Iteration {
-    Vectors values;
+    Rows values;
     std::set<std::pair<std::size_t, std::size_t>> sent;  // (worker, cell)
   };
   std::vector<Iteration> iterations;
 };
 
-Trace trace(Vectors vectors, const Exchange& exchange) {
+Trace trace(Rows vectors, const Exchange& exchange) {
   Cluster cluster(static_cast<int>(vectors.size()), {{.latency = std::chrono::seconds(1)}, {}});
   Trace result;
   result.iterations.push_back({vectors, {}});
@@ -73,7 +73,7 @@ Trace trace(Vectors vectors, const Exchange& exchange) {
 
 // The same exchange again and again: where all stand after each round. A round of several messages
 // takes several seconds; only its end is a mean.
-Trace trace_rounds(const Vectors& start, int rounds, const Exchange& exchange) {
+Trace trace_rounds(const Rows& start, int rounds, const Exchange& exchange) {
   Trace result;
   result.iterations.push_back({start, {}});
   for (int round = 0; round < rounds; ++round) {
@@ -88,9 +88,9 @@ using Visibility = std::vector<std::vector<std::vector<bool>>>;
 
 // Which cells are worth showing: a partial sum that has been sent on is of no more use where it
 // was. The same exchange, run on ones, counts how many workers a cell is the sum of.
-Visibility visible_cells(const Vectors& start, const Exchange& exchange) {
+Visibility visible_cells(const Rows& start, const Exchange& exchange) {
   const auto workers = start.size();
-  Vectors ones(workers, std::vector<float>(start[0].size(), 1.0f));
+  Rows ones(workers, std::vector<float>(start[0].size(), 1.0f));
   const Trace counts = trace(ones, exchange);
   std::vector<std::vector<bool>> shown(workers, std::vector<bool>(start[0].size(), true));
   Visibility all = {shown};
@@ -116,8 +116,8 @@ std::string worker_name(std::size_t index) {
   return index < 26 ? std::string(1, static_cast<char>('A' + index)) : fmt::format("W{}", index);
 }
 
-Vectors parse_values(const std::string& text, int workers) {
-  Vectors vectors(1);
+Rows parse_values(const std::string& text, int workers) {
+  Rows vectors(1);
   const char* at = text.data();
   const char* end = text.data() + text.size();
   while (true) {
@@ -153,13 +153,13 @@ Vectors parse_values(const std::string& text, int workers) {
 }
 
 Visibility all_visible(const Trace& trace) {
-  const Vectors& start = trace.iterations[0].values;
+  const Rows& start = trace.iterations[0].values;
   return Visibility(trace.iterations.size(),
                     std::vector(start.size(), std::vector<bool>(start[0].size(), true)));
 }
 
 void print_numbers(const ExplainCommand& command, const Trace& result, const Visibility& shown) {
-  const Vectors& start = result.iterations[0].values;
+  const Rows& start = result.iterations[0].values;
   const std::size_t cells = start[0].size();
   if (command.print_json) {
     nlohmann::json iterations = nlohmann::json::array();
@@ -231,7 +231,7 @@ std::string symbols(const std::vector<float>& coefficients, std::size_t worker,
 // holds.
 void print_symbols(const ExplainCommand& command, int workers, int step, const Exchange& exchange) {
   const auto n = static_cast<std::size_t>(workers);
-  Vectors units(n, std::vector<float>(n, 0.0f));
+  Rows units(n, std::vector<float>(n, 0.0f));
   for (std::size_t i = 0; i < n; ++i) units[i][i] = 1;
   const Trace rounds = trace_rounds(units, command.rounds, exchange);
   std::vector<std::string> header = {"round"};
@@ -260,7 +260,7 @@ void print_symbols(const ExplainCommand& command, int workers, int step, const E
 
 void explain_pairwise(const ExplainCommand& command) {
   const bool numbers = !command.values.empty();
-  const Vectors start = numbers ? parse_values(command.values, command.workers) : Vectors();
+  const Rows start = numbers ? parse_values(command.values, command.workers) : Rows();
   const int workers = numbers                ? static_cast<int>(start.size())
                       : command.workers == 0 ? 3
                                              : command.workers;
@@ -282,12 +282,12 @@ void explain_pairwise(const ExplainCommand& command) {
 }
 
 // One cell for each worker, if that can still be read.
-Vectors example_values(int workers) {
+Rows example_values(int workers) {
   if (workers == 0 || workers == 4) {
     return parse_values("17,11,1,9/5,13,23,14/3,6,10,8/12,7,2,12", 4);
   }
   const std::size_t n = static_cast<std::size_t>(workers);
-  Vectors vectors(n, std::vector<float>(std::min(n, kMaxColumns / n)));
+  Rows vectors(n, std::vector<float>(std::min(n, kMaxColumns / n)));
   for (std::size_t w = 0; w < n; ++w) {
     for (std::size_t c = 0; c < vectors[w].size(); ++c) {
       vectors[w][c] = static_cast<float>((w + 1) * (c + 1));
@@ -299,8 +299,8 @@ Vectors example_values(int workers) {
 void explain(const ExplainCommand& command) {
   if (command.algorithm == "pairwise") return explain_pairwise(command);
   Allreduce* allreduce = find_allreduce(command.algorithm);
-  const Vectors start = command.values.empty() ? example_values(command.workers)
-                                               : parse_values(command.values, command.workers);
+  const Rows start = command.values.empty() ? example_values(command.workers)
+                                            : parse_values(command.values, command.workers);
   const Exchange exchange = [&](Comm& comm, std::span<float> vector) {
     return allreduce(comm, kChannel, vector);
   };

@@ -200,9 +200,9 @@ void show_one(const GraphCommand& command) {
   const Findings found = examine(settings);
   const Graph& graph = found.graph;
   if (command.print_json) {
-    nlohmann::json json = summary(settings.name, found);
-    json["mixing"] = mixing(found);
-    fmt::print("{}\n", json.dump());
+    nlohmann::json row = summary(settings.name, found);
+    row["mixing"] = mixing(found);
+    fmt::print("{}\n", row.dump());
     return;
   }
   const Table table = graph.size() > kMaxWorkersShown ? degrees(graph)

@@ -26,7 +26,7 @@ struct Contestant {
 // DDP and we have the learning rates that were best for each of those tried (docs/measurements.md).
 constexpr double kDdpRate = 0.3, kOurRate = 0.2;
 
-std::vector<Contestant> planned(const MeasureOptions& options) {
+std::vector<Contestant> racers(const MeasureOptions& options) {
   const auto with_rate = [&](double lr) {
     Settings defaults;
     defaults.epochs = 5;
@@ -103,7 +103,7 @@ double bytes_sent(const json& summary) {
 }  // namespace
 
 MeasuredGrid measure_race(const MeasureOptions& options) {
-  std::vector<Contestant> contestants = planned(options);
+  std::vector<Contestant> contestants = racers(options);
   const std::string why_no_ddp = ddp_stays_away(contestants.front().settings);
   if (!why_no_ddp.empty()) contestants.erase(contestants.begin());
   options.progress->expect(contestants.size());

@@ -27,7 +27,7 @@ constexpr Time kCompute = 10ms;
 constexpr double kLearningRate = 0.02;
 constexpr double kNoise = 0.5;
 
-struct Schedule {
+struct Variant {
   std::string name;
   Settings settings;
 };
@@ -42,14 +42,14 @@ struct Pace {
 };
 
 struct Row {
-  Schedule schedule;
+  Variant schedule;
   Pace even;  // nobody slow
   Pace slow;
 
   double kept() const { return slow.batches_per_second / even.batches_per_second; }
 };
 
-std::vector<Schedule> schedules(int workers) {
+std::vector<Variant> schedules(int workers) {
   Settings server;
   server.workers = workers;
   server.strategy = "server";
@@ -61,7 +61,7 @@ std::vector<Schedule> schedules(int workers) {
     return settings;
   };
 
-  std::vector<Schedule> all = {{"bsp", gate("bsp")}};
+  std::vector<Variant> all = {{"bsp", gate("bsp")}};
   for (int bound : {2, 8, 32, 128}) {
     Settings ssp = gate("ssp");
     ssp.delay_bound = bound;
@@ -139,8 +139,8 @@ std::vector<Row> simulated_rows(const MeasureOptions& options) {
   if (slow_one.empty()) throw Error("--slow names no worker", "write it like 3:5");
   std::vector<Row> rows;
   ProgressBar bar("one slow worker");
-  const std::vector<Schedule> all = schedules(options.workers.value_or(4));
-  for (const Schedule& schedule : all) {
+  const std::vector<Variant> all = schedules(options.workers.value_or(4));
+  for (const Variant& schedule : all) {
     bar.show(static_cast<double>(rows.size()) / static_cast<double>(all.size()), schedule.name);
     Settings slowed = schedule.settings;
     slowed.slow = slow_one;

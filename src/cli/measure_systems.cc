@@ -19,7 +19,7 @@ struct SystemRun {
 };
 
 // All of them are checked before the first one runs.
-std::vector<SystemRun> planned(const MeasureOptions& options) {
+std::vector<SystemRun> system_runs(const MeasureOptions& options) {
   Settings defaults;
   defaults.epochs = 5;
   std::vector<SystemRun> runs;
@@ -83,7 +83,7 @@ std::vector<std::string> as_text(const json& row) {
 }  // namespace
 
 MeasuredGrid measure_systems(const MeasureOptions& options) {
-  const std::vector<SystemRun> runs = planned(options);
+  const std::vector<SystemRun> runs = system_runs(options);
   options.progress->expect(runs.size());
   Table table({"system", "accuracy", "97 %", "training", "samples/s", "waited", "sent per worker",
                "received per worker", "sent by all", "staleness mean", "staleness max", "dropped"});

@@ -42,7 +42,7 @@ struct Run {
   }
 };
 
-std::vector<Run> planned(const MeasureOptions& options) {
+std::vector<Run> tradeoff_runs(const MeasureOptions& options) {
   Settings common;
   common.workers = 6;
   common.epochs = 5;
@@ -145,7 +145,7 @@ Plot drawn(const std::vector<json>& rows, const json* cheapest, double least,
 }  // namespace
 
 MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
-  const std::vector<Run> runs = planned(options);
+  const std::vector<Run> runs = tradeoff_runs(options);
   options.progress->expect(runs.size());
   std::vector<json> rows;
   for (const Run& run : runs) rows.push_back(as_row(run, options));

@@ -46,7 +46,7 @@ struct Setup {
 };
 using Rates = std::map<Setup, std::vector<double>>;  // bytes a second, one a round
 
-constexpr float kLearningRate = 1e-3f;
+constexpr float kBenchRate = 1e-3f;
 constexpr float kGradient = 1e-3f;
 
 // One worker: pushes its gradient and pulls the weights, as often as it can.
@@ -142,7 +142,7 @@ class BenchWorker {
 
   // With one worker the weights are known; with several, at least our own pushes are in them.
   void check(std::span<const float> weights, std::uint64_t rounds) const {
-    const double moved = static_cast<double>(kLearningRate) * static_cast<double>(kGradient);
+    const double moved = static_cast<double>(kBenchRate) * static_cast<double>(kGradient);
     const double least = moved * static_cast<double>(rounds);
     for (std::size_t i = 0; i < weights.size(); i += 997) {
       const double distance = -static_cast<double>(weights[i]);
@@ -166,7 +166,7 @@ Settings bench_settings(int workers, int servers) {
   settings.workers = workers;
   settings.servers = servers;
   settings.gate = "async";
-  settings.lr = static_cast<double>(kLearningRate);
+  settings.lr = static_cast<double>(kBenchRate);
   settings.momentum = 0;
   return settings;
 }

@@ -86,7 +86,7 @@ json run_training(TrainingPlan plan) {
     const bool was_complete = folder.missing().empty();
     folder.record(rank, event);
     if (was_complete && !folder.missing().empty()) {
-      bar.say(fmt::format("error: {}; the training goes on", folder.missing()));
+      bar.say(fmt::format("note: {}; the training goes on", folder.missing()));
     }
     bar.take(event);
   };

@@ -22,7 +22,7 @@ using asio::ip::tcp;
 namespace {
 
 constexpr Time kHandshakePatience = std::chrono::seconds(5);
-constexpr Time kLookEvery = std::chrono::milliseconds(250);
+constexpr Time kNewsEvery = std::chrono::milliseconds(250);
 constexpr std::size_t kMostStrangers = 64;  // that are examined at a time, besides the members
 
 using Peers = std::vector<std::optional<TcpComm::Peer>>;
@@ -302,7 +302,7 @@ class Links {
       bool all = true;
       for (int rank = first; rank < job_.size; ++rank) all = all && door_->is_here(rank);
       if (all) co_return;
-      Task<int> news = race(hear(door_->arrivals()), sleep_until(loop_, loop_.now() + kLookEvery));
+      Task<int> news = race(hear(door_->arrivals()), sleep_until(loop_, loop_.now() + kNewsEvery));
       co_await news;
     }
   }

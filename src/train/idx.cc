@@ -14,7 +14,7 @@ namespace starling {
 
 namespace {
 
-constexpr std::size_t kMaxDimensions = 4;
+constexpr std::size_t kMostDimensions = 4;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;  // MNIST's largest file has 47 MB
 constexpr std::uint32_t kUnsignedByte = 0x08;                    // idx's code for the element type
 
@@ -38,7 +38,7 @@ std::uint64_t size_of_open_file(std::ifstream& stream) {
 }  // namespace
 
 IdxArray read_idx(const std::filesystem::path& file, std::size_t dimensions) {
-  STARLING_CHECK(dimensions >= 1 && dimensions <= kMaxDimensions, "{} dimensions", dimensions);
+  STARLING_CHECK(dimensions >= 1 && dimensions <= kMostDimensions, "{} dimensions", dimensions);
   const auto refuse = [&](const std::string& why) -> Error {
     return Error(fmt::format("{} {}", file.string(), why));
   };
@@ -59,7 +59,7 @@ IdxArray read_idx(const std::filesystem::path& file, std::size_t dimensions) {
   if (file_bytes > kMaxFileBytes) {
     throw refuse(fmt::format("has {} bytes, more than the limit of {}", file_bytes, kMaxFileBytes));
   }
-  std::array<std::uint8_t, 4 + 4 * kMaxDimensions> header{};
+  std::array<std::uint8_t, 4 + 4 * kMostDimensions> header{};
   const std::size_t header_bytes = 4 + 4 * dimensions;
   if (file_bytes < header_bytes || !read_exactly(stream, header.data(), header_bytes)) {
     throw refuse(fmt::format("is truncated: {} bytes, less than an idx header", file_bytes));

@@ -1,4 +1,6 @@
 // starling-trainer: the program that `starling train` launches, one process a worker.
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 
@@ -29,7 +31,9 @@ int main(int argc, char** argv) {
   try {
     job = starling::job_from_environment();
     starling::train(starling::settings_of(job), job, argv[1]);
-    return 0;
+    std::fflush(nullptr);
+    // Without libtorch's own farewell, which takes a tenth of what starting it took.
+    ::_exit(0);
   } catch (const std::exception& error) {
     starling::report_error(job, error);
     return 1;

@@ -16,7 +16,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr auto kPatience = 30s;  // for what has no bound of its own, on a loaded machine
-constexpr auto kGone = 5s;       // after a death, nobody stays longer than this
+constexpr auto kGone = 20s;      // after a death: 5 s are promised, here an end is told from a hang
 
 Words launch_command(int workers, const Words& behaviour, const Words& flags = {}) {
   Words command = {STARLING_PROGRAM, "launch", "--workers", std::to_string(workers)};

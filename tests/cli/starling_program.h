@@ -5,6 +5,9 @@
 
 namespace starling {
 
+// With a training that has no bound of its own, on a loaded machine.
+inline constexpr auto kTrainingPatience = 120s;
+
 struct Ran {
   std::string status;  // as Process::wait tells it
   std::string out;

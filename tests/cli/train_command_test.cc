@@ -13,8 +13,6 @@ namespace {
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
-constexpr auto kPatience = 120s;
-
 // A small training, but for what `more` sets.
 Words train_words(const Words& more) {
   Words words = {"train", "--json"};
@@ -38,7 +36,7 @@ class Train : public testing::Test {
   }
   // The summary, which is the last line.
   json trained(const Words& more) {
-    const Ran ran = starling_program(train_words(more), kPatience);
+    const Ran ran = starling_program(train_words(more), kTrainingPatience);
     EXPECT_EQ(ran.status, "exit 0") << ran.err;
     const Words lines = lines_of(ran.out);
     return lines.empty() ? json() : json::parse(lines.back(), nullptr, false);
@@ -176,7 +174,7 @@ TEST_F(Train, TrainsAModelFromATorchScriptFile) {
                   "net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))\n"
                   "torch.jit.script(net).save(sys.argv[1])\n",
                   model});
-  if (python.wait(kPatience) != "exit 0") {
+  if (python.wait(kTrainingPatience) != "exit 0") {
     GTEST_SKIP() << "no python3 here that can write a TorchScript file";
   }
   const json result = trained({"--workers", "2", "--model", model, "--run", run()});
@@ -224,7 +222,7 @@ TEST_F(Train, RefusesWrongInputsInOneLine) {
     Words flags = {"--workers", "2"};
     flags.insert(flags.end(), wrong.flags.begin(), wrong.flags.end());
     if (wrong.flags[0] != "--run") flags.insert(flags.end(), {"--run", run()});
-    const Ran ran = starling_program(train_words(flags), kPatience);
+    const Ran ran = starling_program(train_words(flags), kTrainingPatience);
     EXPECT_EQ(ran.status, "exit 1") << wrong.flags[0] << " " << wrong.flags[1];
     EXPECT_TRUE(ran.in_one_error_line()) << wrong.flags[1] << ":\n" << ran.out << ran.err;
     for (const std::string& words_said : wrong.said) {
@@ -236,7 +234,7 @@ TEST_F(Train, RefusesWrongInputsInOneLine) {
 TEST_F(Train, DoesNotOverwriteAFinishedRun) {
   std::filesystem::create_directory(run());
   std::ofstream(run() + "/summary.json") << "{}\n";
-  const Ran ran = starling_program(train_words({"--run", run()}), kPatience);
+  const Ran ran = starling_program(train_words({"--run", run()}), kTrainingPatience);
   EXPECT_EQ(ran.status, "exit 1");
   EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
   EXPECT_NE(ran.err.find("holds a finished run"), std::string::npos) << ran.err;
@@ -252,7 +250,7 @@ class EndlessTraining : public Train {
     const auto evaluated = [&] {
       return file_text(run() + "/metrics.jsonl").find("accuracy") != std::string::npos;
     };
-    wait_until(kPatience, [&] { return evaluated() || process_->wait(0ms) != "running"; });
+    wait_until(kTrainingPatience, [&] { return evaluated() || process_->wait(0ms) != "running"; });
     EXPECT_TRUE(evaluated()) << process_->story();
   }
 

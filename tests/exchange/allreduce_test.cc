@@ -12,21 +12,11 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "sim/cluster.h"
+#include "tests/exchange/vectors.h"
 #include "topology/split.h"
 
 namespace starling {
 namespace {
-
-using Vectors = std::vector<std::vector<float>>;
-
-Vectors random_vectors(int size, std::size_t elements, std::uint64_t seed) {
-  Random random{seed, static_cast<std::uint64_t>(size), elements};
-  Vectors vectors(static_cast<std::size_t>(size), std::vector<float>(elements));
-  for (auto& vector : vectors) {
-    for (float& value : vector) value = static_cast<float>(random.uniform(-1, 1));
-  }
-  return vectors;
-}
 
 Vectors reduce(Allreduce* allreduce, Vectors vectors) {
   Cluster cluster(static_cast<int>(vectors.size()));

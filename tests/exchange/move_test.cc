@@ -6,13 +6,12 @@
 
 #include "exchange/vector_math.h"
 #include "sim/cluster.h"
+#include "tests/exchange/vectors.h"
 
 namespace starling {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Channel kChannel{1, Purpose::weights};
 
 // Around a segment of 65,536 elements, and more of them than are under way at a time.
 constexpr std::size_t kLengths[] = {0, 1, 65'535, 65'536, 65'537, 131'072, 400'003, 655'360};
@@ -29,8 +28,8 @@ TEST(Move, BringsEveryElementToItsPlace) {
     const std::vector<float> sent = numbered(length, 5);
     std::vector<float> received(length);
     cluster.run([&](Comm& comm) {
-      return comm.rank() == 0 ? move(comm, kChannel, Outgoing{1, sent})
-                              : move(comm, kChannel, Incoming{0, received});
+      return comm.rank() == 0 ? move(comm, kWeights, Outgoing{1, sent})
+                              : move(comm, kWeights, Incoming{0, received});
     });
     EXPECT_EQ(received, sent) << length;
     EXPECT_EQ(cluster.comm(1).ledger().total(Direction::sent).wire, 0u)
@@ -47,7 +46,7 @@ TEST(Move, AddsWhatComesWhileItsOwnGoesTheSameWay) {
     cluster.run([&](Comm& comm) {
       const int other = 1 - comm.rank();
       std::vector<float>& own = values[static_cast<std::size_t>(comm.rank())];
-      return move(comm, kChannel, {other, own}, {other, own, add});
+      return move(comm, kWeights, {other, own}, {other, own, add});
     });
     EXPECT_EQ(values[0], expected) << length;
     EXPECT_EQ(values[1], expected) << length;
@@ -59,8 +58,8 @@ TEST(Move, TakesInMoreThanItGivesAndTheOtherWayAround) {
   std::vector<float> few = numbered(10, 1), many = numbered(300'000, 2), got_few(10),
                      got_many(300'000);
   cluster.run([&](Comm& comm) {
-    return comm.rank() == 0 ? move(comm, kChannel, {1, few}, {1, got_many})
-                            : move(comm, kChannel, {0, many}, {0, got_few});
+    return comm.rank() == 0 ? move(comm, kWeights, {1, few}, {1, got_many})
+                            : move(comm, kWeights, {0, many}, {0, got_few});
   });
   EXPECT_EQ(got_few, few);
   EXPECT_EQ(got_many, many);

@@ -7,21 +7,10 @@
 #include "exchange/move.h"
 #include "exchange/segments.h"
 #include "sim/cluster.h"
+#include "tests/exchange/vectors.h"
 
 namespace starling {
 namespace {
-
-using Vectors = std::vector<std::vector<float>>;
-constexpr Channel kWeights{1, Purpose::weights};
-
-Vectors random_vectors(int size, std::size_t elements) {
-  Random random{7, static_cast<std::uint64_t>(size), elements};
-  Vectors vectors(static_cast<std::size_t>(size), std::vector<float>(elements));
-  for (auto& vector : vectors) {
-    for (float& value : vector) value = static_cast<float>(random.uniform(-1, 1));
-  }
-  return vectors;
-}
 
 // Each rank hears the `reach` ranks before it, with weights that differ, and tells those after it.
 struct Round {
@@ -57,15 +46,15 @@ Vectors after(const Vectors& before, Round round) {
 }
 
 // Up to more segments than the window has, the last one short.
-constexpr std::size_t kLengths[] = {0, 1, 7, kSegmentElements,
-                                    (kWindow + 2) * kSegmentElements + 3};
+constexpr std::size_t kRoundLengths[] = {0, 1, 7, kSegmentElements,
+                                         (kWindow + 2) * kSegmentElements + 3};
 
 TEST(WeightedSum, AddsWhatOthersHadBeforeTheRound) {
   for (int size : {1, 2, 3, 5}) {
     for (int reach = 0; reach < size; ++reach) {
-      for (std::size_t elements : kLengths) {
+      for (std::size_t elements : kRoundLengths) {
         const Round round{reach, 0.75f};
-        const Vectors before = random_vectors(size, elements);
+        const Vectors before = random_vectors(size, elements, 7);
         const Vectors result = after(before, round);
         Cluster cluster(size);
         for (int rank = 0; rank < size; ++rank) {

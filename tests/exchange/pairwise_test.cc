@@ -8,22 +8,11 @@
 
 #include "base/random.h"
 #include "sim/cluster.h"
+#include "tests/exchange/vectors.h"
 #include "topology/mixing.h"
 
 namespace starling {
 namespace {
-
-using Vectors = std::vector<std::vector<float>>;
-constexpr Channel kWeights{1, Purpose::weights};
-
-Vectors random_vectors(int size, std::size_t elements, std::uint64_t seed) {
-  Random random{seed, static_cast<std::uint64_t>(size), elements};
-  Vectors vectors(static_cast<std::size_t>(size), std::vector<float>(elements));
-  for (auto& vector : vectors) {
-    for (float& value : vector) value = static_cast<float>(random.uniform(-1, 1));
-  }
-  return vectors;
-}
 
 template <class Average>
 void run(Cluster& cluster, Vectors& vectors, const Average& average) {

@@ -5,18 +5,17 @@
 #include <vector>
 
 #include "sim/cluster.h"
+#include "tests/exchange/vectors.h"
 
 namespace starling {
 namespace {
 
-constexpr Channel kChannel{1, Purpose::weights};
-
 Task<> reduce_and_broadcast(Comm& comm, Group group, std::vector<float>& sum,
                             std::vector<float>& values) {
   if (comm.rank() < group.first || comm.rank() >= group.first + group.size) co_return;
-  co_await tree_reduce(comm, kChannel, group, values);
+  co_await tree_reduce(comm, kWeights, group, values);
   sum = values;
-  co_await tree_broadcast(comm, kChannel, group, values);
+  co_await tree_broadcast(comm, kWeights, group, values);
 }
 
 // Each group among more ranks than are its own, before and behind it.

@@ -317,13 +317,13 @@ TEST(Penalty, TheMastersModelReachesEverybodyDownTheTree) {
 
 // Many workers, each in its own time
 
-struct Case {
+struct RuleAndGraph {
   std::string rule, graph;
   bool keeps_mean;
   double alpha = 0.25;
 };
 
-class OnesOwnTime : public testing::TestWithParam<Case> {
+class OnesOwnTime : public testing::TestWithParam<RuleAndGraph> {
  protected:
   MixingSettings settings_of(int size) const {
     MixingSettings settings = mixing_of(GetParam().rule, GetParam().graph, size);
@@ -375,14 +375,16 @@ TEST_P(OnesOwnTime, KeepsTheWeightedMeanOfAll) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, OnesOwnTime,
-    testing::Values(Case{"mean", "window", false}, Case{"mean", "closed-ring", false},
-                    Case{"mean", "exponential", false}, Case{"mean", "tree", false},
-                    Case{"mean", "mesh", false}, Case{"elastic-push", "tree", false},
-                    Case{"elastic-push", "closed-ring", false}, Case{"elastic", "star", false, 0.2},
-                    Case{"elastic", "mesh", true}, Case{"elastic", "mesh", true, 0.5},
-                    Case{"elastic", "closed-ring", true, 0.5}, Case{"elastic", "window", true},
-                    Case{"sum-weight", "mesh", true}, Case{"sum-weight", "window", true},
-                    Case{"sum-weight", "exponential", true}),
+    testing::Values(
+        RuleAndGraph{"mean", "window", false}, RuleAndGraph{"mean", "closed-ring", false},
+        RuleAndGraph{"mean", "exponential", false}, RuleAndGraph{"mean", "tree", false},
+        RuleAndGraph{"mean", "mesh", false}, RuleAndGraph{"elastic-push", "tree", false},
+        RuleAndGraph{"elastic-push", "closed-ring", false},
+        RuleAndGraph{"elastic", "star", false, 0.2}, RuleAndGraph{"elastic", "mesh", true},
+        RuleAndGraph{"elastic", "mesh", true, 0.5},
+        RuleAndGraph{"elastic", "closed-ring", true, 0.5}, RuleAndGraph{"elastic", "window", true},
+        RuleAndGraph{"sum-weight", "mesh", true}, RuleAndGraph{"sum-weight", "window", true},
+        RuleAndGraph{"sum-weight", "exponential", true}),
     [](const auto& test) {
       return message_of(test.param.rule + " " + test.param.graph +
                         (test.param.alpha == 0.5 ? " all the way" : ""));

@@ -11,16 +11,15 @@
 #include <set>
 
 #include "base/error.h"
+#include "tests/net/channels.h"
 #include "tests/net/raw_peer.h"
 
 namespace starling {
 namespace {
 
 using Kind = FrameHeader::Kind;
-constexpr Channel kOne{1, Purpose::weights, "a test"};
-constexpr Channel kTwo{2, Purpose::control, "another test"};
 
-std::string error_of(const Operation& operation) {
+std::string failure_of(const Operation& operation) {
   try {
     operation.await_resume();
   } catch (const Error& error) {
@@ -68,8 +67,8 @@ TEST(Connection, BreaksAtAFrameThatMakesNoSense) {
     auto receive = peer.comm().receive(1, kOne, object_bytes(word));
     peer.say(frame);
     peer.until_done(receive);
-    EXPECT_TRUE(error_of(receive).starts_with("rank 1 was lost in a test (it sent a frame "))
-        << error_of(receive);
+    EXPECT_TRUE(failure_of(receive).starts_with("rank 1 was lost in a test (it sent a frame "))
+        << failure_of(receive);
   }
 }
 
@@ -79,7 +78,8 @@ TEST(Connection, BlamesNobodyWhoIsNotThere) {
   auto receive = peer.comm().receive(1, kOne, object_bytes(word));
   peer.say(RawPeer::header(99, 0, Kind::abort));
   peer.until_done(receive);
-  EXPECT_TRUE(error_of(receive).starts_with("rank 1 was lost in a test (")) << error_of(receive);
+  EXPECT_TRUE(failure_of(receive).starts_with("rank 1 was lost in a test ("))
+      << failure_of(receive);
 }
 
 constexpr std::size_t kQuarter = Inbox::kStoredLimitBytes / 4;
@@ -141,7 +141,7 @@ TEST(Connection, NoticesTheEndOfAPeerWhileTheStoreIsFull) {
   ASSERT_FALSE(wait.done());
   peer.socket().close();
   peer.until_done(wait);
-  EXPECT_NE(error_of(wait).find("rank 1 was lost in another test"), std::string::npos);
+  EXPECT_NE(failure_of(wait).find("rank 1 was lost in another test"), std::string::npos);
 }
 
 // A peer that has filled the store is asked to hold back, and to go on when its turn has come.
@@ -308,7 +308,7 @@ TEST(Connection, ReadsOnWhoseAccountAPeerLeftWhenAWriteFails) {
   int word = 0;
   auto send = peer.comm().send(1, kOne, object_bytes(word));
   peer.until_done(send);
-  EXPECT_EQ(error_of(send), "rank 2 was lost in a test (rank 1 reported it)");
+  EXPECT_EQ(failure_of(send), "rank 2 was lost in a test (rank 1 reported it)");
 }
 
 // Headers and payloads in pieces of every size, several in one piece.
@@ -354,8 +354,8 @@ TEST(Connection, BreaksAtAFragmentThatIsLongerThanItsMessage) {
     if (is_posted) receive.emplace(peer.comm(), 1, kOne, Bytes(in));
     peer.say(text);
     peer.until_done(other);
-    EXPECT_TRUE(error_of(other).starts_with("rank 1 was lost in another test ("))
-        << error_of(other);
+    EXPECT_TRUE(failure_of(other).starts_with("rank 1 was lost in another test ("))
+        << failure_of(other);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "net/handshake.h"
 #include "runtime/race.h"
+#include "tests/error_of.h"
 #include "tests/net/patience.h"
 
 namespace starling {
@@ -85,16 +86,6 @@ class Gathering {
       loop_.run(within(loop_, loop_.now() + std::chrono::seconds(20), "the test",
                        introduce(loop_, socket, job, to, 1)));
     });
-  }
-
-  template <class Action>
-  static std::string error_of(const Action& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
   }
 
  private:

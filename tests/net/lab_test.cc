@@ -19,7 +19,7 @@ namespace {
 
 // Others may run these tests on the same machine, at the same time.
 const std::string kOurs = "test" + std::to_string(::getpid());
-const std::string kOne = kOurs + "_one", kTwo = kOurs + "_two";
+const std::string kFirstLab = kOurs + "_one", kSecondLab = kOurs + "_two";
 
 std::set<std::string> interfaces_here() {
   std::set<std::string> names;
@@ -86,32 +86,32 @@ class BuiltLab : public testing::Test {
 
 TEST_F(BuiltLab, StandsUntilItIsTakenDownAndTouchesNothingElse) {
   const auto before = interfaces_here();
-  const Lab lab = Lab::up(kOne, {3, "50mbit"});
+  const Lab lab = Lab::up(kFirstLab, {3, "50mbit"});
   EXPECT_EQ(interfaces_here(), before);
   EXPECT_EQ(lab.hosts(), 3);
   EXPECT_EQ(lab.rate(), "50Mbit");
   EXPECT_EQ(lab.address(2), "10.77.0.3");
   EXPECT_TRUE(lab.processes(0).empty());
-  EXPECT_EQ(Lab::find(kOne).hosts(), 3);
+  EXPECT_EQ(Lab::find(kFirstLab).hosts(), 3);
   lab.down();
-  EXPECT_FALSE(is_up(kOne));
+  EXPECT_FALSE(is_up(kFirstLab));
   EXPECT_EQ(interfaces_here(), before);
   lab.down();  // again does no harm
 }
 
 TEST_F(BuiltLab, StandsBesideAnother) {
-  const Lab one = Lab::up(kOne, {2, "50mbit"});
-  const Lab two = Lab::up(kTwo, {1, "1mbit"});
+  const Lab one = Lab::up(kFirstLab, {2, "50mbit"});
+  const Lab two = Lab::up(kSecondLab, {1, "1mbit"});
   EXPECT_EQ(two.rate(), "1Mbit");
   one.down();
-  EXPECT_FALSE(is_up(kOne));
-  EXPECT_TRUE(is_up(kTwo));
+  EXPECT_FALSE(is_up(kFirstLab));
+  EXPECT_TRUE(is_up(kSecondLab));
 }
 
 TEST_F(BuiltLab, IsNotBuiltTwiceNorUnderAnyName) {
-  Lab::up(kOne, {1, "50mbit"});
-  EXPECT_THROW(Lab::up(kOne, {1, "50mbit"}), Error);
-  EXPECT_EQ(Lab::find(kOne).hosts(), 1);  // the first is unharmed
+  Lab::up(kFirstLab, {1, "50mbit"});
+  EXPECT_THROW(Lab::up(kFirstLab, {1, "50mbit"}), Error);
+  EXPECT_EQ(Lab::find(kFirstLab).hosts(), 1);  // the first is unharmed
   for (const char* name : {"", "a b", "../etc", "A", "x-y"}) {
     EXPECT_THROW(Lab::up(name, {1, "50mbit"}), Error) << name;
   }
@@ -119,8 +119,8 @@ TEST_F(BuiltLab, IsNotBuiltTwiceNorUnderAnyName) {
 }
 
 TEST_F(BuiltLab, ThatCannotBeFinishedLeavesNothingBehind) {
-  EXPECT_THROW(Lab::up(kOne, {2, "nonsense"}), Error);
-  EXPECT_FALSE(is_up(kOne));
+  EXPECT_THROW(Lab::up(kFirstLab, {2, "nonsense"}), Error);
+  EXPECT_FALSE(is_up(kFirstLab));
 }
 
 TEST_F(BuiltLab, OfAJobEndsWithItAndThoseOfDeadJobsAreTakenAway) {
@@ -155,17 +155,17 @@ TEST_F(BuiltLab, OfSomebodyStaysThoughItsNameBeginsLikeAJobs) {
   for (const char* name : {"run", "runner", "run_1", "run1a", "lab1", "123"}) {
     EXPECT_FALSE(is_of_a_job(name)) << name;
   }
-  const Lab lab = Lab::up("run_" + kOne, {1, "50mbit"});
+  const Lab lab = Lab::up("run_" + kFirstLab, {1, "50mbit"});
   { const LabStay stay("50mbit", 1); }
   EXPECT_TRUE(is_up(lab.name()));
   lab.down();
 }
 
 TEST_F(BuiltLab, OfANameStaysWhenTheJobEnds) {
-  Lab::up(kOne, {2, "50mbit"});
-  { const LabStay stay(kOne, 2); }
-  EXPECT_TRUE(is_up(kOne));
-  EXPECT_THROW(LabStay(kOne, 3), Error);
+  Lab::up(kFirstLab, {2, "50mbit"});
+  { const LabStay stay(kFirstLab, 2); }
+  EXPECT_TRUE(is_up(kFirstLab));
+  EXPECT_THROW(LabStay(kFirstLab, 3), Error);
   EXPECT_THROW(LabStay("2x50mbit", 3), Error);
 }
 
@@ -181,42 +181,42 @@ class SlowLab : public BuiltLab {
 };
 
 TEST_F(SlowLab, KeepsItsLimitsUntilItIsTakenDown) {
-  const Lab lab = Lab::up(kOne, spec());
+  const Lab lab = Lab::up(kFirstLab, spec());
   EXPECT_FALSE(lab.limits(0).any());
   EXPECT_EQ(lab.limits(1).cores, 0.25);
-  EXPECT_EQ(Lab::find(kOne).limits(1).cores, 0.25);
+  EXPECT_EQ(Lab::find(kFirstLab).limits(1).cores, 0.25);
   lab.down();
   EXPECT_FALSE(lab.limits(1).any());
   EXPECT_TRUE(Cgroup::names(lab.name_space(1)).empty());
 }
 
 TEST_F(SlowLab, IsFoundAndTakenDownIfOnlyItsGroupsAreLeft) {
-  Cgroup::make("starling-" + kOne + "-3", {.cores = 0.5});
-  ASSERT_TRUE(is_up(kOne));
-  EXPECT_EQ(Lab::find(kOne).hosts(), 4);
-  EXPECT_THROW(Lab::up(kOne, {1, "50mbit"}), Error);
-  Lab::find(kOne).down();
-  EXPECT_FALSE(is_up(kOne));
-  EXPECT_TRUE(Cgroup::names("starling-" + kOne).empty());
+  Cgroup::make("starling-" + kFirstLab + "-3", {.cores = 0.5});
+  ASSERT_TRUE(is_up(kFirstLab));
+  EXPECT_EQ(Lab::find(kFirstLab).hosts(), 4);
+  EXPECT_THROW(Lab::up(kFirstLab, {1, "50mbit"}), Error);
+  Lab::find(kFirstLab).down();
+  EXPECT_FALSE(is_up(kFirstLab));
+  EXPECT_TRUE(Cgroup::names("starling-" + kFirstLab).empty());
 }
 
 TEST_F(SlowLab, LeavesStrangersGroupsAlone) {
-  const Cgroup strangers = Cgroup::make("starling-" + kOne + "-database", {.cores = 0.5});
-  EXPECT_FALSE(is_up(kOne));
-  Lab::up(kOne, spec()).down();
-  EXPECT_EQ(Cgroup::names("starling-" + kOne).size(), 1u);
+  const Cgroup strangers = Cgroup::make("starling-" + kFirstLab + "-database", {.cores = 0.5});
+  EXPECT_FALSE(is_up(kFirstLab));
+  Lab::up(kFirstLab, spec()).down();
+  EXPECT_EQ(Cgroup::names("starling-" + kFirstLab).size(), 1u);
   strangers.remove();
 }
 
 TEST_F(SlowLab, ThatCannotBeIsRefusedAndLeavesNothingBehind) {
-  EXPECT_THROW(Lab::up(kOne, {2, "50mbit", {0, {{2, 4}}}}), Error);
-  EXPECT_THROW(Lab::up(kOne, {2, "50mbit", {0, {{1, 0.5}}}}), Error);
-  EXPECT_THROW(Lab::up(kOne, {2, "nonsense", {0, {{1, 4}}}}), Error);
-  EXPECT_FALSE(is_up(kOne));
+  EXPECT_THROW(Lab::up(kFirstLab, {2, "50mbit", {0, {{2, 4}}}}), Error);
+  EXPECT_THROW(Lab::up(kFirstLab, {2, "50mbit", {0, {{1, 0.5}}}}), Error);
+  EXPECT_THROW(Lab::up(kFirstLab, {2, "nonsense", {0, {{1, 4}}}}), Error);
+  EXPECT_FALSE(is_up(kFirstLab));
 }
 
 TEST_F(SlowLab, HasItsProcessesInBothNamespaceAndGroup) {
-  const Lab lab = Lab::up(kOne, spec());
+  const Lab lab = Lab::up(kFirstLab, spec());
   const pid_t child = ::fork();
   if (child == 0) {
     if (!enter_host(lab, 1)) ::_exit(1);
@@ -228,13 +228,13 @@ TEST_F(SlowLab, HasItsProcessesInBothNamespaceAndGroup) {
   };
   for (int i = 0; i < 500 && lab.processes(1).empty(); ++i) ::usleep(10'000);
   EXPECT_EQ(lab.processes(1), std::vector<int>{child});
-  EXPECT_NE(line().find(":/starling-" + kOne + "-1\n"), std::string::npos) << line();
+  EXPECT_NE(line().find(":/starling-" + kFirstLab + "-1\n"), std::string::npos) << line();
   lab.down();  // ends it, or its group could not go
   ::kill(child, SIGTERM);
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-  EXPECT_FALSE(is_up(kOne));
+  EXPECT_FALSE(is_up(kFirstLab));
 }
 
 TEST_F(SlowLab, OfAJobsOwnTakesLimitsAndOneThatStandsDoesNot) {
@@ -242,23 +242,23 @@ TEST_F(SlowLab, OfAJobsOwnTakesLimitsAndOneThatStandsDoesNot) {
     const LabStay stay("50mbit", 2, {0, {{1, 4}}});
     EXPECT_EQ(stay.lab().limits(1).cores, 0.25);
   }
-  Lab::up(kOne, spec());
-  EXPECT_THROW(LabStay(kOne, 2, {0, {{1, 4}}}), Error);
+  Lab::up(kFirstLab, spec());
+  EXPECT_THROW(LabStay(kFirstLab, 2, {0, {{1, 4}}}), Error);
   EXPECT_TRUE(can_slow_hosts("50mbit"));
-  EXPECT_FALSE(can_slow_hosts(kOne));
+  EXPECT_FALSE(can_slow_hosts(kFirstLab));
   EXPECT_FALSE(can_slow_hosts(""));
 }
 
 TEST_F(BuiltLab, IsRefusedWhereMemoryCannotBeLimited) {
   if (why_no_limits({.memory_bytes = 1}).empty()) GTEST_SKIP() << "it can be limited here";
-  EXPECT_THROW(Lab::up(kOne, {1, "50mbit", {100'000'000, {}}}), Error);
-  EXPECT_FALSE(is_up(kOne));
+  EXPECT_THROW(Lab::up(kFirstLab, {1, "50mbit", {100'000'000, {}}}), Error);
+  EXPECT_FALSE(is_up(kFirstLab));
 }
 
 TEST_F(BuiltLab, LimitsMemoryWhereItCan) {
   const std::string why = why_no_limits({.memory_bytes = 1});
   if (!why.empty()) GTEST_SKIP() << why;
-  const Lab lab = Lab::up(kOne, {2, "50mbit", {100'000'000, {}}});
+  const Lab lab = Lab::up(kFirstLab, {2, "50mbit", {100'000'000, {}}});
   for (int host : {0, 1}) {
     EXPECT_NEAR(static_cast<double>(lab.limits(host).memory_bytes), 1e8, 65536);  // whole pages
   }

@@ -6,24 +6,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/net/channels.h"
 #include "tests/net/flock.h"
 
 namespace starling {
 namespace {
-
-constexpr Channel kChannel{1, Purpose::weights, "a test"};
-
-Task<> receive_number(Comm& comm, int peer, std::string& outcome) {
-  int value = 0;
-  try {
-    co_await comm.receive(peer, kChannel, object_bytes(value));
-    outcome = std::to_string(value);
-  } catch (const PeerLost& lost) {
-    outcome = "lost " + std::to_string(lost.rank());
-  } catch (const CutOff& cut_off) {
-    outcome = cut_off.what();
-  }
-}
 
 // What rank 0 gets to hear when it waits for a rank.
 std::string outcome_at(Flock& flock, int rank, int of) {
@@ -107,10 +94,10 @@ TEST(Liveness, WhoHasOutlivedTheOthersGoesOn) {
 TEST(Liveness, APeerThatDoesNotReadForLongIsNotLost) {
   Flock flock(2);
   std::vector<float> out(4'000'000, 1.0f), in(4'000'000);
-  auto send = flock.comm(0).send(1, kChannel, std::span(out));
+  auto send = flock.comm(0).send(1, kOne, std::span(out));
   TcpLoop& loop = flock.loop();
   loop.run(sleep_until(loop, loop.now() + std::chrono::seconds(12)));
-  auto receive = flock.comm(1).receive(0, kChannel, std::span(in));
+  auto receive = flock.comm(1).receive(0, kOne, std::span(in));
   loop.run(within(loop, loop.now() + std::chrono::seconds(20), "the test",
                   [](Receive& all) -> Task<> { co_await all; }(receive)));
   EXPECT_EQ(in, out);

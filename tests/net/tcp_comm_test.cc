@@ -13,13 +13,12 @@
 #include "exchange/collect.h"
 #include "exchange/pairwise.h"
 #include "tests/counted_allocations.h"
+#include "tests/error_of.h"
+#include "tests/net/channels.h"
 #include "tests/net/flock.h"
 
 namespace starling {
 namespace {
-
-constexpr Channel kOne{1, Purpose::weights, "a test"};
-constexpr Channel kTwo{2, Purpose::control, "another test"};
 
 std::vector<std::vector<float>> random_vectors(int size, std::size_t elements) {
   Random random{1, elements};
@@ -33,15 +32,6 @@ std::vector<std::vector<float>> random_vectors(int size, std::size_t elements) {
 
 std::vector<float>& of(std::vector<std::vector<float>>& vectors, const Comm& comm) {
   return vectors[static_cast<std::size_t>(comm.rank())];
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(TcpComm, RunsEveryAllreduceAsInTheSimulator) {
@@ -327,16 +317,6 @@ TEST(TcpComm, TellsTheOthersOnWhoseAccountItGaveUp) {
   flock.until_done(waiting);
   EXPECT_EQ(error_of([&] { waiting.await_resume(); }),
             "rank 2 was lost in a test (rank 1 reported it)");
-}
-
-Task<> receive_number(Comm& comm, int peer, std::string& outcome) {
-  int value = 0;
-  try {
-    co_await comm.receive(peer, kOne, object_bytes(value));
-    outcome = std::to_string(value);
-  } catch (const PeerLost& lost) {
-    outcome = "lost " + std::to_string(lost.rank());
-  }
 }
 
 Task<> send_number(Comm& comm, int peer, int value) {

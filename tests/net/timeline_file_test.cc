@@ -17,12 +17,12 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr Channel kChannel{5, Purpose::weights, "a test"};
+constexpr Channel kFive{5, Purpose::weights, "a test"};
 
 Task<> tell_the_next(Comm& comm) {
   std::vector<std::byte> out(200'000), in(200'000);
-  auto receive = comm.receive(comm.ring(comm.rank() - 1), kChannel, Bytes(in));
-  co_await comm.send(comm.ring(comm.rank() + 1), kChannel, std::span(out));
+  auto receive = comm.receive(comm.ring(comm.rank() - 1), kFive, Bytes(in));
+  co_await comm.send(comm.ring(comm.rank() + 1), kFive, std::span(out));
   co_await receive;
   const auto encoding = comm.record(Timeline::Kind::encode, "encode");
 }

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-SimulatedTraining training_of(const std::string& system, int workers) {
+SimulatedTraining training_with(const std::string& system, int workers) {
   SimulatedTraining training;
   const System found = find_system(system);
   read_settings(found.toml, found.name, training.settings);
@@ -66,11 +66,11 @@ class EarlyEnd : public testing::TestWithParam<std::string> {
   template <class Check>
   void for_each_end(Check check) {
     for (int workers : {2, 3, 4, 5}) {
-      if (workers % std::max(1, training_of(GetParam(), workers).settings.group) != 0) continue;
+      if (workers % std::max(1, training_with(GetParam(), workers).settings.group) != 0) continue;
       for (int gone = 0; gone < workers; ++gone) {
         for (const Time when : {Time(4ms), Time(57ms), Time(143ms)}) {
           for (const bool by_error : {false, true}) {
-            SimulatedTraining training = training_of(GetParam(), workers);
+            SimulatedTraining training = training_with(GetParam(), workers);
             auto& ends = by_error ? training.faults.failures : training.faults.crashes;
             ends[gone] = when;
             SCOPED_TRACE(testing::Message() << workers << " workers, " << training.faults);
@@ -115,7 +115,7 @@ class Split : public testing::TestWithParam<std::string> {
   // Cuts these workers off, soon found out or late. Says how many workers of each side ended well.
   void expect_one_side_at_most(int workers, const std::vector<int>& side) {
     for (const Time detection : {Time(30ms), Time(10s)}) {
-      SimulatedTraining training = training_of(GetParam(), workers);
+      SimulatedTraining training = training_with(GetParam(), workers);
       training.faults.partitions.push_back({side, 65ms, 1h});
       training.faults.detection = detection;
       SCOPED_TRACE(testing::Message() << workers << " workers, " << training.faults);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "tests/report/count.h"
 
 namespace starling {
 namespace {
@@ -19,12 +20,6 @@ Plot plot_of(std::vector<Plot::Point> points) {
   plot.y.label = "accuracy (%)";
   plot.series = {{"one", std::move(points)}};
   return plot;
-}
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
 }
 
 std::string png_of(const std::string& svg) {

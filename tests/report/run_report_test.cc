@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "tests/report/count.h"
 #include "tests/small_files.h"
 
 namespace starling {
@@ -46,12 +47,6 @@ class RunFolders : public testing::Test {
   TemporaryFolder temporary_;
   const fs::path folder_ = temporary_.path();
 };
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 const Figure& figure(const RunReport& report, const std::string& name) {
   return *std::ranges::find(report.figures, name, &Figure::name);

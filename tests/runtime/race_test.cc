@@ -5,23 +5,13 @@
 #include <stdexcept>
 
 #include "sim/sim_loop.h"
+#include "tests/runtime/timed_work.h"
 #include "tests/runtime/witness.h"
 
 namespace starling {
 namespace {
 
 using namespace std::chrono_literals;
-
-Task<> work(SimLoop& loop, Time until, Notes& notes, std::string name) {
-  Witness witness(notes, name + " went");
-  co_await sleep_until(loop, until);
-  notes.push_back(name + " finished");
-}
-
-Task<> fail(SimLoop& loop, Time until, std::string reason) {
-  co_await sleep_until(loop, until);
-  throw std::runtime_error(reason);
-}
 
 TEST(Race, SaysWhoWonAndCancelsTheLoser) {
   for (int winner : {0, 1}) {

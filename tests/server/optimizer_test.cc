@@ -10,15 +10,15 @@
 namespace starling {
 namespace {
 
-using Kind = OptimizerSettings::Kind;
+using Method = OptimizerSettings::Kind;
 
 constexpr std::size_t kElements = 5;
 
 std::vector<OptimizerSettings> all_settings() {
   std::vector<OptimizerSettings> all;
-  for (const Kind kind : {Kind::sgd, Kind::nesterov, Kind::adagrad, Kind::adam}) {
+  for (const Method kind : {Method::sgd, Method::nesterov, Method::adagrad, Method::adam}) {
     for (const double momentum : {0.0, 0.9}) {
-      if ((kind == Kind::nesterov) != (momentum > 0) && kind != Kind::sgd) continue;
+      if ((kind == Method::nesterov) != (momentum > 0) && kind != Method::sgd) continue;
       for (const double decay : {0.0, 0.01}) all.push_back({kind, 0.1, momentum, decay});
     }
   }
@@ -36,24 +36,24 @@ std::vector<float> gradient_of(int step) {
 // One weight, by the book.
 struct Reference {
   const OptimizerSettings& settings;
-  double w, v = 0, s = settings.kind == Kind::adagrad ? kAdagradStart : 0;
+  double w, v = 0, s = settings.kind == Method::adagrad ? kAdagradStart : 0;
   int steps = 0;
 
   void update(double gradient, double factor) {
     const double g = gradient + settings.weight_decay * w;
     const double lr = settings.lr * factor;
     ++steps;
-    if (settings.kind == Kind::adagrad) {
+    if (settings.kind == Method::adagrad) {
       s += g * g;
       w -= lr * g / (std::sqrt(s) + 1e-10);
-    } else if (settings.kind == Kind::adam) {
+    } else if (settings.kind == Method::adam) {
       v = 0.9 * v + 0.1 * g;
       s = 0.999 * s + 0.001 * g * g;
       w -= lr * v / (1 - std::pow(0.9, steps)) /
            (std::sqrt(s / (1 - std::pow(0.999, steps))) + 1e-8);
     } else {
       v = settings.momentum * v + g;
-      w -= lr * (settings.kind == Kind::nesterov ? g + settings.momentum * v : v);
+      w -= lr * (settings.kind == Method::nesterov ? g + settings.momentum * v : v);
     }
   }
 };

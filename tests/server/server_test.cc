@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tests/server/scripted_workers.h"
+#include "tests/server/serve.h"
 
 namespace starling {
 namespace {
@@ -147,11 +148,6 @@ Task<> ask_for_work_now_and_then(Comm& comm) {
   co_await done;
   co_await client.bye();
 }
-Task<> serve(Comm& comm, const ServerOptions& options) {
-  Server server(comm, options);
-  co_await server.serve();
-}
-
 TEST(Silence, IsBrokenByAnyRequest) {
   Cluster cluster(2);
   ServerOptions options = options_for(1, Gate::bsp);

@@ -9,6 +9,7 @@
 #include "plan/simulated_training.h"
 #include "server/keys.h"
 #include "strategy/server_plan.h"
+#include "tests/server/expect_all_well.h"
 
 namespace starling {
 namespace {
@@ -35,17 +36,6 @@ SimulatedTraining training_of(Settings settings, std::uint64_t seed = 1) {
   training.batches_per_epoch = 20 * static_cast<std::uint64_t>(training.settings.workers);
   training.batches = 2 * training.batches_per_epoch;
   return training;
-}
-
-void expect_all_well(const SimulatedResult& result) {
-  for (std::size_t rank = 0; rank < result.errors.size(); ++rank) {
-    if (!result.errors[rank]) continue;
-    try {
-      std::rethrow_exception(result.errors[rank]);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << "rank " << rank << ": " << error.what();
-    }
-  }
 }
 
 void expect_equal_weights(const SimulatedResult& result) {

@@ -7,12 +7,13 @@
 #include "server/server.h"
 #include "tests/counted_allocations.h"
 #include "tests/net/flock.h"
+#include "tests/server/serve.h"
 
 namespace starling {
 namespace {
 
 constexpr int kWorkers = 2;
-constexpr std::size_t kElements = 200'000;
+constexpr std::size_t kTcpElements = 200'000;
 
 ServerOptions options_with(GateSettings::Kind gate) {
   ServerOptions options;
@@ -23,8 +24,8 @@ ServerOptions options_with(GateSettings::Kind gate) {
 }
 
 struct Training {
-  std::vector<float> weights = std::vector<float>(kElements, 1.0f);
-  std::vector<float> gradient = std::vector<float>(kElements, 0.01f);
+  std::vector<float> weights = std::vector<float>(kTcpElements, 1.0f);
+  std::vector<float> gradient = std::vector<float>(kTcpElements, 0.01f);
   std::size_t allocations_made = 0;
 };
 
@@ -37,7 +38,7 @@ Task<> exchange(ServerClient& client, std::size_t key, std::uint64_t clock, Trai
 }
 
 Task<> work(Comm& comm, Training& training, std::uint64_t steps) {
-  ServerClient client(comm, {kWorkers, 1, false}, cut_into_keys(kElements, 1, {}, 20'000));
+  ServerClient client(comm, {kWorkers, 1, false}, cut_into_keys(kTcpElements, 1, {}, 20'000));
   Lanes lanes(client.keys());
   co_await client.hello({});
   for (std::size_t key = 0; key < client.keys().size(); ++key) {
@@ -58,11 +59,6 @@ Task<> work(Comm& comm, Training& training, std::uint64_t steps) {
   Task<ServerReport> done = client.done();
   co_await done;
   co_await client.bye();
-}
-
-Task<> serve(Comm& comm, const ServerOptions& options) {
-  Server server(comm, options);
-  co_await server.serve();
 }
 
 TEST(TcpServer, BspGivesAllTheSameWeights) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/simulated_training.h"
+#include "tests/server/expect_all_well.h"
 #include "tests/server/scripted_workers.h"
 
 namespace starling {
@@ -30,17 +31,6 @@ SimulatedTraining training_of(int workers, int servers, int buckets, std::uint64
   training.network.standard = {1e8, 100us};
   training.batches = training.batches_per_epoch = 20 * static_cast<std::uint64_t>(workers);
   return training;
-}
-
-void expect_all_well(const SimulatedResult& result) {
-  for (std::size_t rank = 0; rank < result.errors.size(); ++rank) {
-    if (!result.errors[rank]) continue;
-    try {
-      std::rethrow_exception(result.errors[rank]);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << "rank " << rank << ": " << error.what();
-    }
-  }
 }
 
 // The furthest that a weight has been from what a worker computed on, in any block.

@@ -10,20 +10,12 @@
 #include "base/random.h"
 #include "runtime/all.h"
 #include "runtime/frame.h"
+#include "tests/sim/wire.h"
 
 namespace starling {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Channel kOne{1, Purpose::weights, "a test"};
-constexpr Channel kTwo{2, Purpose::gradients, "another test"};
-
-// 80 ns a byte, so that every transfer takes a whole number of nanoseconds.
-constexpr Link kLink{12.5e6, 100us};
-Time transfer(std::size_t payload_bytes) { return Time(80 * wire_bytes(payload_bytes)); }
-
-using Payload = std::vector<std::byte>;
 
 // What some rank is to do: one message, at a time.
 struct Step {

@@ -8,13 +8,13 @@
 #include "base/error.h"
 #include "runtime/all.h"
 #include "sim/cluster.h"
+#include "tests/sim/wire.h"
 
 namespace starling {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Channel kOne{1, Purpose::weights, "a test"};
 const Network kNetwork{{1e9, 100us}, {}};
 
 std::string what(const std::exception_ptr& error) {

@@ -12,25 +12,18 @@
 #include "runtime/frame.h"
 #include "runtime/race.h"
 #include "sim/cluster.h"
+#include "tests/sim/wire.h"
 
 namespace starling {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Channel kOne{1, Purpose::weights, "a test"};
-constexpr Channel kTwo{2, Purpose::gradients, "another test"};
 constexpr std::size_t kLong = 1'000'000;  // more than the kernel takes
-
-// 80 ns a byte.
-const Network kNetwork{{12.5e6, 100us}, {}};
-Time transfer(std::size_t payload_bytes) { return Time(80 * wire_bytes(payload_bytes)); }
-
-using Payload = std::vector<std::byte>;
 
 // Runs one program on rank 0 and another on rank 1.
 using Side = std::function<Task<>(Comm&)>;
-void run_two(const Side& first, const Side& second, const Network& network = kNetwork) {
+void run_two(const Side& first, const Side& second, const Network& network = kLine) {
   Cluster cluster(2, network);
   cluster.run([&](Comm& comm) { return comm.rank() == 0 ? first(comm) : second(comm); });
 }
@@ -312,7 +305,7 @@ Task<> note_what_comes(Comm& comm, std::size_t bytes, std::string& outcome) {
 TEST(Stream, ACrashedSendersMessageArrivesIfTheKernelHadAllOfIt) {
   for (const auto& [bytes, expected] :
        {std::pair{std::size_t{100'000}, "all "}, std::pair{kLong, "lost "}}) {
-    Cluster cluster(2, kNetwork);
+    Cluster cluster(2, kLine);
     cluster.crash(0, 1s);
     std::string outcome;
     Time time{0};

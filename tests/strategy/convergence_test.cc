@@ -30,7 +30,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(sum);
 }
 
-struct Training {
+struct Learning {
   double centres_spread;     // how far apart the workers' own minima are
   double distance_at_start;  // of the first weights from mean(c_i)
   double distance_of_mean;   // of the workers' mean from mean(c_i), after the last step
@@ -39,12 +39,12 @@ struct Training {
   std::vector<double> loss;  // the sum of the f_i at the workers' mean, every fifty steps
 };
 
-Training train(const Settings& settings) {
+Learning train(const Settings& settings) {
   const Vectors centres = random_vectors(settings.workers, kElements, 33);
   const std::vector<double> goal = mean_of(centres);
   Workers workers(settings, kElements, kElements);
   workers.start();
-  Training result{spread(centres), distance(mean_of(workers.weights), goal), 0, 0, 0, {}};
+  Learning result{spread(centres), distance(mean_of(workers.weights), goal), 0, 0, 0, {}};
   for (int step = 0; step < 400; ++step) {
     for (std::size_t rank = 0; rank < centres.size(); ++rank) {
       for (std::size_t i = 0; i < kElements; ++i) {
@@ -86,7 +86,7 @@ TEST_P(Convergence, FindsTheMinimumOfTheSumAndKeepsTheFlockTogether) {
     Settings settings = settings_for(GetParam().strategy, size);
     settings.passes = std::min(GetParam().passes, size - 1);
     settings.period = GetParam().period;
-    const Training result = train(settings);
+    const Learning result = train(settings);
     ASSERT_GT(result.distance_at_start, 0.5) << "there is nothing to learn";
     EXPECT_LT(result.distance_of_mean, 1e-4) << "n=" << size;
     EXPECT_LT(result.distance_of_final, 1e-4) << "n=" << size;
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(All, Convergence,
 // The bound of 0.5 above means something: without exchange every worker goes to its own minimum.
 TEST(Flock, WithoutExchangeTheFlockFallsApart) {
   for (int size : {2, 3, 5, 8}) {
-    const Training result = train(settings_for("single", size));
+    const Learning result = train(settings_for("single", size));
     EXPECT_GT(result.widest_spread, 0.99 * result.centres_spread) << size;
     EXPECT_LT(result.distance_of_final, 1e-4) << "finish averages what each has found";
   }
@@ -120,7 +120,7 @@ TEST(Flock, WithoutExchangeTheFlockFallsApart) {
 TEST(Flock, PairwiseSpreadStaysBelowItsBound) {
   for (int size : {2, 3, 5, 8}) {
     const double rho = pairwise_contraction(size);
-    const Training result = train(settings_for("pairwise", size));
+    const Learning result = train(settings_for("pairwise", size));
     const double bound = rho * kRate / (1 - rho * (1 - kRate)) * result.centres_spread;
     EXPECT_LE(result.widest_spread, bound + 1e-5) << size;
   }

@@ -14,18 +14,10 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "tests/error_of.h"
 
 namespace starling {
 namespace {
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string read_error(const std::string& toml) {
   Settings settings;

@@ -9,18 +9,10 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "tests/error_of.h"
 
 namespace starling {
 namespace {
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::vector<std::string> names() {
   std::vector<std::string> result;

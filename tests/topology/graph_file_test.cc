@@ -10,20 +10,10 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/temporary_folder.h"
+#include "tests/topology/heard.h"
 
 namespace starling {
 namespace {
-
-using Heard = std::vector<std::vector<int>>;
-
-Heard heard(const Graph& graph) {
-  Heard result;
-  for (int rank = 0; rank < graph.size(); ++rank) {
-    const auto ranks = graph.hears(rank);
-    result.emplace_back(ranks.begin(), ranks.end());
-  }
-  return result;
-}
 
 Heard parsed(const std::string& text, int size) { return heard(parse_graph(text, "edges", size)); }
 

@@ -7,27 +7,14 @@
 #include <set>
 
 #include "base/error.h"
+#include "tests/topology/heard.h"
 #include "topology/mixing.h"
 
 namespace starling {
 namespace {
 
-using Heard = std::vector<std::vector<int>>;
-
 const std::vector<std::string> kMade = {
     "window", "closed-ring", "exponential", "static-exponential", "tree", "star", "mesh"};
-
-// A graph that is the same in every round.
-Graph constant(Heard heard) { return Graph(std::vector<Heard>{std::move(heard)}); }
-
-Heard heard(const Graph& graph, std::uint64_t round = 0) {
-  Heard result;
-  for (int rank = 0; rank < graph.size(); ++rank) {
-    const auto ranks = graph.hears(rank, round);
-    result.emplace_back(ranks.begin(), ranks.end());
-  }
-  return result;
-}
 
 std::vector<double> row_sums(const Matrix& matrix) {
   std::vector<double> sums;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "tests/topology/heard.h"
 #include "topology/graph_file.h"
 #include "topology/mixing.h"
 
@@ -18,11 +19,6 @@ namespace {
 using Vector = std::vector<double>;
 using Rounds = std::vector<Matrix>;
 using Weights = std::function<Matrix(const Graph&, std::uint64_t)>;
-
-using Heard = std::vector<std::vector<int>>;
-
-// A graph that is the same in every round.
-Graph constant(Heard heard) { return Graph(std::vector<Heard>{std::move(heard)}); }
 
 Rounds all_rounds(const Graph& graph, const Weights& weights) {
   Rounds matrices;

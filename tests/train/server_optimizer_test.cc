@@ -47,7 +47,7 @@ std::unique_ptr<torch::optim::Optimizer> libtorch(const OptimizerSettings& setti
                                                  .weight_decay(settings.weight_decay));
 }
 
-std::span<float> values(const torch::Tensor& tensor) {
+std::span<float> floats_of(const torch::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
 
@@ -72,7 +72,7 @@ TEST_P(ServerOptimizer, FollowsLibtorchsStepByStep) {
   for (const std::int64_t elements : {1, 7, 1000}) {
     torch::manual_seed(elements);
     const torch::Tensor weights = torch::randn({elements});
-    std::vector<float> ours(values(weights).begin(), values(weights).end());
+    std::vector<float> ours(floats_of(weights).begin(), floats_of(weights).end());
     const std::vector<float> first = ours;
     const auto theirs = libtorch(settings, weights.requires_grad_());
     const auto optimizer = make_server_optimizer(settings, ours.size());
@@ -81,8 +81,8 @@ TEST_P(ServerOptimizer, FollowsLibtorchsStepByStep) {
       const torch::Tensor gradient = torch::randn({elements}) * sizes;
       weights.mutable_grad() = gradient.clone();
       theirs->step();
-      optimizer->update(ours, values(gradient));
-      ASSERT_LE(largest_difference(ours, values(weights)), kTolerance)
+      optimizer->update(ours, floats_of(gradient));
+      ASSERT_LE(largest_difference(ours, floats_of(weights)), kTolerance)
           << elements << " elements, step " << step;
     }
     EXPECT_GT(largest_difference(ours, first), 0.1) << "nothing has moved";
@@ -94,7 +94,7 @@ TEST_P(ServerOptimizer, TakesAFactorForTheLearningRate) {
   constexpr std::int64_t kElements = 20;
   torch::manual_seed(1);
   const torch::Tensor weights = torch::randn({kElements});
-  std::vector<float> ours(values(weights).begin(), values(weights).end());
+  std::vector<float> ours(floats_of(weights).begin(), floats_of(weights).end());
   const auto theirs = libtorch(settings, weights.requires_grad_());
   const auto optimizer = make_server_optimizer(settings, ours.size());
   for (int step = 0; step < kSteps; ++step) {
@@ -103,8 +103,8 @@ TEST_P(ServerOptimizer, TakesAFactorForTheLearningRate) {
     weights.mutable_grad() = gradient.clone();
     theirs->param_groups()[0].options().set_lr(settings.lr * factor);
     theirs->step();
-    optimizer->update(ours, values(gradient), factor);
-    ASSERT_LE(largest_difference(ours, values(weights)), kTolerance) << "step " << step;
+    optimizer->update(ours, floats_of(gradient), factor);
+    ASSERT_LE(largest_difference(ours, floats_of(weights)), kTolerance) << "step " << step;
   }
 }
 
@@ -113,15 +113,15 @@ TEST_P(ServerOptimizer, IsCopiedWithItsState) {
   std::vector<float> weights(7, 1.0f);
   const auto optimizer = make_server_optimizer(GetParam().settings, weights.size());
   for (int step = 0; step < 3; ++step) {
-    optimizer->update(weights, values(torch::randn({7})));
+    optimizer->update(weights, floats_of(torch::randn({7})));
   }
   const auto copy = optimizer->copy();
   const torch::Tensor gradient = torch::randn({7});
   std::vector<float> tried = weights, tried_again = weights;
-  copy->update(tried, values(gradient));
-  copy->update(tried, values(gradient));
-  optimizer->update(tried_again, values(gradient));  // the copy's updates have not touched it
-  optimizer->update(tried_again, values(gradient));
+  copy->update(tried, floats_of(gradient));
+  copy->update(tried, floats_of(gradient));
+  optimizer->update(tried_again, floats_of(gradient));  // the copy's updates have not touched it
+  optimizer->update(tried_again, floats_of(gradient));
   EXPECT_EQ(tried, tried_again);
   EXPECT_NE(tried, weights);
 }
@@ -131,18 +131,18 @@ TEST_P(ServerOptimizer, LeavesACopyOfTheNewWeightsWhereAskedAlsoInTheGradientsPl
   for (const std::int64_t elements : {1, 7, 8, 33}) {
     torch::manual_seed(elements);
     const torch::Tensor first = torch::randn({elements});
-    const std::vector<float> start(values(first).begin(), values(first).end());
+    const std::vector<float> start(floats_of(first).begin(), floats_of(first).end());
     std::vector<float> plain = start, copied = start, in_place = start;
     std::vector<float> copy(start.size());
     const auto alone = make_server_optimizer(GetParam().settings, start.size());
     const auto copying = alone->copy(), placing = alone->copy();
     for (int step = 0; step < 3; ++step) {
       const torch::Tensor gradient = torch::randn({elements});
-      alone->update(plain, values(gradient));
-      copying->update(copied, values(gradient), 1, copy);
+      alone->update(plain, floats_of(gradient));
+      copying->update(copied, floats_of(gradient), 1, copy);
       EXPECT_EQ(copied, plain) << elements;
       EXPECT_EQ(copy, plain) << elements;
-      std::vector<float> place(values(gradient).begin(), values(gradient).end());
+      std::vector<float> place(floats_of(gradient).begin(), floats_of(gradient).end());
       placing->update(in_place, place, 1, place);
       EXPECT_EQ(in_place, plain) << elements;
       EXPECT_EQ(place, plain) << elements;
