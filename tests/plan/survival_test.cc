@@ -108,6 +108,28 @@ const auto kByName = [](const auto& test) {
 };
 INSTANTIATE_TEST_SUITE_P(Of, EarlyEnd, testing::ValuesIn(all_systems()), kByName);
 
+// A worker that nothing reaches and that nobody hears for a while: stopped, or behind a link that is
+// down for a moment.
+class Pause : public testing::TestWithParam<std::string> {};
+
+TEST_P(Pause, OfAWorkerIsWaitedFor) {
+  for (int workers : {2, 3, 4, 5}) {
+    if (workers % std::max(1, training_with(GetParam(), workers).settings.group) != 0) continue;
+    for (int rank = 0; rank < workers; ++rank) {
+      for (const Time when : {Time(4ms), Time(57ms), Time(143ms)}) {
+        SimulatedTraining training = training_with(GetParam(), workers);
+        training.faults.partitions.push_back({{rank}, when, when + 9s});
+        SCOPED_TRACE(testing::Message() << workers << " workers, " << training.faults);
+        const SimulatedResult result = simulate(training);
+        for (const std::exception_ptr& error : result.errors) EXPECT_EQ(what(error), "");
+        EXPECT_GE(result.time, when + 9s) << "nobody noticed anything";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Pause, testing::ValuesIn(all_systems()), kByName);
+
 // A split network
 
 class Split : public testing::TestWithParam<std::string> {
@@ -143,6 +165,61 @@ TEST_P(Split, NeverHasTwoSidesThatEndWell) {
     }
   }
 }
+
+// Servers have no vote. The workers that still have all of them and a majority go on, and nobody else.
+void expect_only_those_with_servers_and_majority(const std::string& system, int workers,
+                                                 const std::vector<int>& side) {
+  SimulatedTraining training = training_with(system, workers);
+  const int ranks = workers + server_processes(training.settings);
+  training.faults.partitions.push_back({side, 65ms, 1h});
+  SCOPED_TRACE(testing::Message() << workers << " workers, " << training.faults);
+  const auto is_cut = [&](int rank) { return std::ranges::find(side, rank) != side.end(); };
+  std::vector<Presence> heard[2];  // by the workers of either side
+  int servers[2] = {0, 0};
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const bool cut : {false, true}) {
+      if (rank < workers) {
+        heard[cut].push_back(is_cut(rank) == cut ? Presence::here : Presence::silent);
+      } else if (is_cut(rank) == cut) {
+        ++servers[cut];
+      }
+    }
+  }
+  const SimulatedResult result = simulate(training);
+  for (int rank = 0; rank < workers; ++rank) {
+    const bool cut = is_cut(rank);
+    const bool goes_on = servers[cut] == ranks - workers && may_go_on(heard[cut]);
+    EXPECT_EQ(what(result.errors[static_cast<std::size_t>(rank)]).empty(), goes_on)
+        << "rank " << rank << ": " << what(result.errors[static_cast<std::size_t>(rank)]);
+  }
+}
+
+class ServerSplit : public testing::TestWithParam<std::string> {};
+
+TEST_P(ServerSplit, LeavesThoseWithAllServersAndAMajority) {
+  for (int workers : {3, 4, 5}) {
+    const Settings settings = training_with(GetParam(), workers).settings;
+    const int servers = server_processes(settings);
+    ASSERT_TRUE(servers > 0 && survives_losses(settings));
+    std::vector<int> all_servers;
+    for (int i = 0; i < servers; ++i) all_servers.push_back(workers + i);
+    expect_only_those_with_servers_and_majority(GetParam(), workers, all_servers);
+    expect_only_those_with_servers_and_majority(GetParam(), workers, {workers});
+    for (int rank = 0; rank < workers; ++rank) {
+      std::vector<int> side = {rank, workers};
+      expect_only_those_with_servers_and_majority(GetParam(), workers, side);
+      side = all_servers;
+      side.push_back(rank);
+      expect_only_those_with_servers_and_majority(GetParam(), workers, side);
+      side.push_back((rank + 1) % workers);
+      expect_only_those_with_servers_and_majority(GetParam(), workers, side);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, ServerSplit,
+                         testing::Values("project-adam", "distbelief", "tensorflow-backup"),
+                         kByName);
 
 INSTANTIATE_TEST_SUITE_P(Of, Split,
                          testing::Values("gosgd", "ad-psgd", "easgd", "deeplearning4j",
