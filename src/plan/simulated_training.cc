@@ -55,6 +55,7 @@ class Simulation {
     result_.errors = cluster_.live([this](Comm& comm) {
       return static_cast<std::size_t>(comm.rank()) < workers_ ? work(comm) : serve(comm);
     });
+    result_.end = cluster_.loop().now();
     for (int rank = 0; rank < cluster_.size(); ++rank) {
       const Ledger& ledger = cluster_.comm(rank).ledger();
       result_.wire_bytes_sent.push_back(ledger.total(Direction::sent).wire);

@@ -46,6 +46,7 @@ struct SimulatedResult {
   MixReport mixing;  // of all workers
   Time start{0};     // when all had the first weights
   Time time{0};      // when the last batch was done
+  Time end{0};       // when the last rank had ended
 
   std::uint64_t all_batches() const;
   double batches_per_second() const;
