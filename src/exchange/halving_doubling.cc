@@ -3,7 +3,7 @@
 // holds one part's sum. Doubling runs the same partners backwards and shares what is complete.
 #include "exchange/allreduce.h"
 #include "exchange/fold.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "topology/split.h"
 
 namespace starling {

@@ -6,7 +6,7 @@
 //   share-only, n - 1 steps: complete chunks travel once around.
 #include "exchange/allreduce.h"
 #include "exchange/move.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "topology/split.h"
 
 namespace starling {

@@ -10,7 +10,7 @@
 // In A and D the peers are visited in rotation, so that no rank's port is asked by two at a time.
 #include "exchange/allreduce.h"
 #include "exchange/move.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "topology/split.h"
 
 namespace starling {

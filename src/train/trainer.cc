@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "net/traffic.h"
 #include "net/worker_events.h"
 #include "strategy/server_plan.h"

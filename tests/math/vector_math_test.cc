@@ -1,5 +1,5 @@
 // The vector loops beside plain ones, at every length around a vector register's and beyond.
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The vector loops of the exchanges, by Highway for whatever vector unit the machine has.
+// Loops over vectors of floats, by Highway for whatever vector unit the machine has.
 #pragma once
 
 #include <span>

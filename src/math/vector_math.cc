@@ -1,4 +1,4 @@
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 // Highway compiles this file once for every instruction set it knows and picks one when the program
 // runs.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "exchange/vector_math.cc"
+#define HWY_TARGET_INCLUDE "math/vector_math.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
