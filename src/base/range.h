@@ -1,4 +1,5 @@
-// Splitting a vector among ranks: n consecutive parts whose sizes differ by at most one element.
+// A stretch of a vector, and how one is split among ranks: n consecutive parts whose sizes differ by
+// at most one element.
 #pragma once
 
 #include <cstddef>

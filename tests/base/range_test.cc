@@ -1,4 +1,4 @@
-#include "topology/split.h"
+#include "base/range.h"
 
 #include <gtest/gtest.h>
 
