@@ -1,4 +1,4 @@
-#include "group/bully.h"
+#include "roster/bully.h"
 
 #include <vector>
 
