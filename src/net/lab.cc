@@ -13,7 +13,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -300,13 +299,13 @@ std::vector<int> Lab::processes(int host) const {
 
 HostLimits Lab::limits(int host) const { return Cgroup::find(name_space(host)).limits(); }
 
-Lab::Counters Lab::counters(int host) const {
+InterfaceCount Lab::traffic(int host) const {
   const Outcome shown = run(ip_in(name_space(host), {"-s", "-j", "link", "show", kInterface}));
   const auto link = nlohmann::json::parse(shown.out, nullptr, false);
   if (!link.is_array() || link.empty() || !link[0].contains("stats64")) return {};
   const auto& stats = link[0]["stats64"];
-  return {stats["tx"].value("bytes", std::uint64_t{0}),
-          stats["rx"].value("bytes", std::uint64_t{0})};
+  return {.sent_bytes = stats["tx"].value("bytes", std::uint64_t{0}),
+          .received_bytes = stats["rx"].value("bytes", std::uint64_t{0})};
 }
 
 namespace {
@@ -384,21 +383,6 @@ bool enter_host(const Lab& lab, int host) {
   const bool entered = ::setns(fd, CLONE_NEWNET) == 0;
   ::close(fd);
   return entered;
-}
-
-std::optional<Lab::Counters> own_counters(const std::string& interface) {
-  std::ifstream table("/proc/self/net/dev");
-  for (std::string line; std::getline(table, line);) {
-    const auto colon = line.find(':');
-    const auto begin = line.find_first_not_of(' ');
-    if (colon == std::string::npos || line.substr(begin, colon - begin) != interface) continue;
-    // Eight numbers of what came in, then eight of what went out; bytes are the first of each.
-    std::istringstream numbers(line.substr(colon + 1));
-    std::array<std::uint64_t, 9> values{};
-    for (std::uint64_t& value : values) numbers >> value;
-    return Lab::Counters{values[8], values[0]};
-  }
-  return std::nullopt;
 }
 
 }  // namespace starling

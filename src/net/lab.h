@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "net/cgroup.h"
+#include "net/interface_count.h"
 
 namespace starling {
 
@@ -60,12 +61,8 @@ class Lab {
   std::string name_space(int host) const;
   std::string address(int host) const;
   std::vector<int> processes(int host) const;
-  HostLimits limits(int host) const;  // as the kernel tells them
-  struct Counters {
-    std::uint64_t sent_bytes = 0;
-    std::uint64_t received_bytes = 0;
-  };
-  Counters counters(int host) const;
+  HostLimits limits(int host) const;       // as the kernel tells them
+  InterfaceCount traffic(int host) const;  // as the kernel counts it
 
  private:
   Lab(std::string name, int hosts) : name_(std::move(name)), hosts_(hosts) {}
@@ -103,8 +100,5 @@ bool can_slow_hosts(const std::string& name_or_spec);
 // Enters a host's namespace and control group for good, for a process that is about to become a
 // worker. Returns false, with errno, if it cannot.
 bool enter_host(const Lab& lab, int host);
-
-// What the kernel has counted on this process's own interface of that name.
-std::optional<Lab::Counters> own_counters(const std::string& interface);
 
 }  // namespace starling

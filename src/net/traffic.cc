@@ -41,7 +41,7 @@ Task<> report_traffic(Job job, Comm& comm) {
                   {"sent", by_purpose(ledger, Direction::sent)},
                   {"received", by_purpose(ledger, Direction::received)},
                   {"sent_to", by_peer(ledger, Direction::sent)}};
-    if (const auto kernel = own_counters(job.interface)) {
+    if (const auto kernel = own_interface_count(job.interface)) {
       event["kernel_sent"] = kernel->sent_bytes;
       event["kernel_received"] = kernel->received_bytes;
     }
@@ -49,11 +49,11 @@ Task<> report_traffic(Job job, Comm& comm) {
   }
 }
 
-std::optional<Lab::Counters> KernelCount::so_far() const {
-  const auto now = own_counters(interface_);
+std::optional<InterfaceCount> KernelCount::so_far() const {
+  const auto now = own_interface_count(interface_);
   if (!now || !at_start_) return std::nullopt;
-  return Lab::Counters{now->sent_bytes - at_start_->sent_bytes,
-                       now->received_bytes - at_start_->received_bytes};
+  return InterfaceCount{now->sent_bytes - at_start_->sent_bytes,
+                        now->received_bytes - at_start_->received_bytes};
 }
 
 }  // namespace starling

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "net/interface_count.h"
 #include "net/job.h"
-#include "net/lab.h"
 #include "runtime/comm.h"
 
 namespace starling {
@@ -18,14 +18,14 @@ Task<> report_traffic(Job job, Comm& comm);
 class KernelCount {
  public:
   explicit KernelCount(const Job& job)
-      : interface_(job.interface), at_start_(own_counters(interface_)) {}
+      : interface_(job.interface), at_start_(own_interface_count(interface_)) {}
 
   // Nothing where all share one interface.
-  std::optional<Lab::Counters> so_far() const;
+  std::optional<InterfaceCount> so_far() const;
 
  private:
   std::string interface_;
-  std::optional<Lab::Counters> at_start_;
+  std::optional<InterfaceCount> at_start_;
 };
 
 }  // namespace starling

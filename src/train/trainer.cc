@@ -300,7 +300,7 @@ class Trainer {
     const ByteCount sent = dist_.comm().ledger().total(Direction::sent);
     const ByteCount received = dist_.comm().ledger().total(Direction::received);
     const MixReport* mixed = dist_.strategy().mix_report();
-    const Lab::Counters kernel = kernel_.so_far().value_or(Lab::Counters{});
+    const InterfaceCount kernel = kernel_.so_far().value_or(InterfaceCount{});
     const WorkerResult mine = {dist_.rank(),
                                own.accuracy,
                                seconds(dist_.exchanging()),
