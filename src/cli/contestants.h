@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "net/launcher.h"
+#include "launch/launcher.h"
 
 namespace starling {
 

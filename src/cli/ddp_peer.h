@@ -4,7 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "net/launcher.h"
+#include "launch/launcher.h"
 #include "strategy/settings.h"
 
 namespace starling {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "net/lab.h"
+#include "launch/lab.h"
 #include "report/table.h"
 
 namespace starling {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <thread>
 
-#include "net/blas_kernels.h"
+#include "launch/blas_kernels.h"
 
 namespace starling {
 

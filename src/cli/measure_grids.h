@@ -20,7 +20,7 @@ struct MeasureOptions {
   std::filesystem::path folder;  // each run has its own in it
   std::optional<int> workers;
   std::optional<std::string> slow;
-  std::string lab;                   // each run in one of its own, see net/lab.h
+  std::string lab;                   // each run in one of its own, see launch/lab.h
   GridProgress* progress = nullptr;  // the grid says how many runs it expects
 };
 

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/machine.h"
-#include "net/job.h"
+#include "job/job.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Trains neural networks on many machines when the network is the bottleneck.",

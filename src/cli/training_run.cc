@@ -10,9 +10,9 @@
 #include "cli/live_view.h"
 #include "cli/run_bar.h"
 #include "cli/run_folder.h"
-#include "net/blas_kernels.h"
-#include "net/lab.h"
-#include "net/timeline_file.h"
+#include "job/timeline_file.h"
+#include "launch/blas_kernels.h"
+#include "launch/lab.h"
 #include "strategy/mix_plan.h"
 #include "strategy/server_plan.h"
 

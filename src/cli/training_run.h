@@ -9,7 +9,7 @@
 #include <string>
 
 #include "cli/grid_progress.h"
-#include "net/launcher.h"
+#include "launch/launcher.h"
 #include "report/live_server.h"
 #include "strategy/settings.h"
 

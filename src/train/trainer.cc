@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "job/traffic.h"
+#include "job/worker_events.h"
 #include "math/vector_math.h"
-#include "net/traffic.h"
-#include "net/worker_events.h"
 #include "strategy/server_plan.h"
 #include "train/batches.h"
 #include "train/dist.h"

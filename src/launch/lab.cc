@@ -1,4 +1,4 @@
-#include "net/lab.h"
+#include "launch/lab.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -13,7 +13,7 @@
 
 #include <memory>
 
-#include "net/job.h"
+#include "job/job.h"
 #include "net/tcp_comm.h"
 #include "net/tcp_loop.h"
 

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "net/job.h"
+#include "job/job.h"
 #include "runtime/comm.h"
 
 namespace starling {

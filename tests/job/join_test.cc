@@ -1,5 +1,5 @@
 // Joining a job, and who may not.
-#include "net/join.h"
+#include "job/join.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "net/handshake.h"
+#include "job/handshake.h"
 #include "runtime/race.h"
 #include "tests/error_of.h"
 #include "tests/net/patience.h"

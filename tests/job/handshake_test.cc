@@ -1,5 +1,5 @@
 // Both sides of a handshake, and each of them alone against one who only pretends.
-#include "net/handshake.h"
+#include "job/handshake.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <asio/write.hpp>
 
 #include "base/error.h"
-#include "net/join.h"
+#include "job/join.h"
 #include "net/socket_io.h"
 #include "runtime/all.h"
 #include "tests/net/patience.h"

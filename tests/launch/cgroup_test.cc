@@ -1,6 +1,6 @@
 // What is written where, in folders made up to look like the kernel's; and, where the machine lets
 // us, whether the kernel does as it is told.
-#include "net/cgroup.h"
+#include "launch/cgroup.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

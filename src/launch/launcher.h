@@ -36,7 +36,7 @@ struct LaunchPlan {
   std::chrono::seconds timeout{60};
   std::string settings;         // handed to the workers, see Job
   std::string timeline_folder;  // where they leave their parts of the timeline, see Job
-  // A lab to run in, each rank on a host of its own: its name, or a spec (net/lab.h). Only for one
+  // A lab to run in, each rank on a host of its own: its name, or a spec (launch/lab.h). Only for one
   // machine.
   std::string lab;
   // Limits of the hosts of a lab of its own: memory of each (0: none), and how many times slower

@@ -1,4 +1,4 @@
-#include "net/join.h"
+#include "job/join.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "net/handshake.h"
+#include "job/handshake.h"
 #include "net/socket_io.h"
 #include "runtime/race.h"
 

@@ -1,4 +1,4 @@
-#include "net/cgroup.h"
+#include "launch/cgroup.h"
 
 #include <fmt/format.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // The file that Perfetto reads, from ranks on real sockets.
-#include "net/timeline_file.h"
+#include "job/timeline_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "net/launcher.h"
+#include "launch/launcher.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -27,11 +27,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "net/blas_kernels.h"
-#include "net/job.h"
-#include "net/join.h"
-#include "net/lab.h"
-#include "net/worker_events.h"
+#include "job/job.h"
+#include "job/join.h"
+#include "job/worker_events.h"
+#include "launch/blas_kernels.h"
+#include "launch/lab.h"
 
 namespace starling {
 

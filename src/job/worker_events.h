@@ -4,7 +4,7 @@
 #include <exception>
 #include <nlohmann/json_fwd.hpp>
 
-#include "net/job.h"
+#include "job/job.h"
 
 namespace starling {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "job/job.h"
 #include "net/interface_count.h"
-#include "net/job.h"
 #include "runtime/comm.h"
 
 namespace starling {

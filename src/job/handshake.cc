@@ -1,4 +1,4 @@
-#include "net/handshake.h"
+#include "job/handshake.h"
 
 #include <fmt/format.h>
 #include <openssl/crypto.h>

@@ -1,5 +1,5 @@
 // Labs are built for real, which takes root; without it only what they are called is tested.
-#include "net/lab.h"
+#include "launch/lab.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

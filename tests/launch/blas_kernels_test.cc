@@ -1,4 +1,4 @@
-#include "net/blas_kernels.h"
+#include "launch/blas_kernels.h"
 
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@
 #include <asio/ip/tcp.hpp>
 #include <cstdint>
 
-#include "net/job.h"
+#include "job/job.h"
 #include "net/tcp_loop.h"
 #include "runtime/task.h"
 

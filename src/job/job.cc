@@ -1,4 +1,4 @@
-#include "net/job.h"
+#include "job/job.h"
 
 #include <fmt/format.h>
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/cgroup.h"
+#include "launch/cgroup.h"
 #include "net/interface_count.h"
 
 namespace starling {

@@ -1,8 +1,8 @@
-#include "net/traffic.h"
+#include "job/traffic.h"
 
 #include <nlohmann/json.hpp>
 
-#include "net/worker_events.h"
+#include "job/worker_events.h"
 
 namespace starling {
 

@@ -1,4 +1,4 @@
-#include "net/timeline_file.h"
+#include "job/timeline_file.h"
 
 #include <fmt/format.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "net/worker_events.h"
+#include "job/worker_events.h"
 
 #include <unistd.h>
 
