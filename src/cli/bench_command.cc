@@ -15,8 +15,8 @@
 #include "cli/progress_bar.h"
 #include "cli/server_bench.h"
 #include "cli/training_bench.h"
-#include "cli/training_run.h"
 #include "exchange/allreduce.h"
+#include "launch/programs.h"
 #include "report/table.h"
 
 namespace starling {
@@ -164,9 +164,10 @@ void bench_exchange(BenchCommand& command) {
   Times times;
   {
     ProgressBar bar("benchmark");
-    const bool gloo = !command.no_peers && is_peer_here("starling-peer-gloo");
+    const bool gloo = !command.no_peers && has_sibling_program("starling-peer-gloo");
     // mpirun starts its processes itself, and knows nothing of our hosts.
-    const bool mpi = !command.no_peers && command.lab.empty() && is_peer_here("starling-peer-mpi");
+    const bool mpi =
+        !command.no_peers && command.lab.empty() && has_sibling_program("starling-peer-mpi");
     if (!command.no_peers && !command.lab.empty()) {
       bar.say("note: Open MPI is not measured in a lab");
     } else if (!command.no_peers && !(gloo && mpi)) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/error.h"
 
@@ -32,12 +31,6 @@ void add_lab_option(CLI::App& command, std::string& lab) {
 std::string network_description(const std::string& lab) {
   return lab.empty() ? "loopback TCP" : fmt::format("TCP in the lab {}", lab);
 }
-
-bool is_peer_here(const std::string& name) {
-  return std::filesystem::exists(std::filesystem::path(own_program()).parent_path() / name);
-}
-
-std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);

@@ -23,8 +23,6 @@ std::vector<std::string> shell_reporting(const std::string& script);
 void add_lab_option(CLI::App& command, std::string& lab);
 std::string network_description(const std::string& lab);
 
-bool is_peer_here(const std::string& name);
-std::string own_program();
 double median(std::vector<double> values);
 
 }  // namespace starling

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/temporary_folder.h"
 #include "cli/contestants.h"
-#include "cli/training_run.h"
+#include "launch/programs.h"
 
 namespace starling {
 

@@ -7,6 +7,7 @@
 #include "cli/contestants.h"
 #include "cli/ddp_peer.h"
 #include "cli/measure_grids.h"
+#include "launch/programs.h"
 #include "report/run_data.h"
 
 namespace starling {
@@ -63,7 +64,8 @@ std::string ddp_stays_away(const Settings& settings) {
   if (settings.model != "mnist-cnn" || settings.data != "mnist") {
     return "PyTorch DDP stays away: its driver knows mnist-cnn on mnist only.\n";
   }
-  return is_peer_here(kDdpProgram) ? "" : "PyTorch DDP is not here; `make bench` installs it.\n";
+  return has_sibling_program(kDdpProgram) ? ""
+                                          : "PyTorch DDP is not here; `make bench` installs it.\n";
 }
 
 Plot drawn(const GridProgress& progress, const std::string& title) {

@@ -11,9 +11,10 @@
 #include "cli/contestants.h"
 #include "cli/machine.h"
 #include "cli/progress_bar.h"
-#include "cli/training_run.h"
 #include "job/join.h"
 #include "job/worker_events.h"
+#include "launch/add_servers.h"
+#include "launch/programs.h"
 #include "report/table.h"
 #include "runtime/race.h"
 #include "server/client.h"
@@ -255,7 +256,8 @@ void bench_server(const ServerBench& bench) {
   {
     ProgressBar bar("benchmark");
     // Its driver is one process, and knows nothing of our hosts.
-    const bool peer = !bench.no_peers && bench.lab.empty() && is_peer_here("starling-peer-zmq");
+    const bool peer =
+        !bench.no_peers && bench.lab.empty() && has_sibling_program("starling-peer-zmq");
     if (!bench.no_peers && !bench.lab.empty()) {
       bar.say("note: ZeroMQ is not measured in a lab");
     } else if (!bench.no_peers && !peer) {

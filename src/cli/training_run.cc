@@ -11,30 +11,15 @@
 #include "cli/run_bar.h"
 #include "cli/run_folder.h"
 #include "job/timeline_file.h"
+#include "launch/add_servers.h"
 #include "launch/blas_kernels.h"
 #include "launch/lab.h"
+#include "launch/programs.h"
 #include "strategy/mix_plan.h"
-#include "strategy/server_plan.h"
 
 namespace starling {
 
 using nlohmann::json;
-
-std::filesystem::path sibling_program(const std::string& name) {
-  const std::filesystem::path program =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
-  if (!std::filesystem::exists(program)) {
-    throw Error(fmt::format("{} is missing beside the starling program", name),
-                "build it with `make`; it needs libtorch-dev");
-  }
-  return program;
-}
-
-void add_servers(const Settings& settings, LaunchPlan& plan) {
-  plan.servers = server_processes(settings);
-  plan.server_command = {std::filesystem::read_symlink("/proc/self/exe"), "serve"};
-  plan.survives_losses = survives_losses(settings);
-}
 
 namespace {
 

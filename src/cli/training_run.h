@@ -29,10 +29,4 @@ struct TrainingPlan {
 // (CLI::RuntimeError) on Ctrl-C.
 nlohmann::json run_training(TrainingPlan plan);
 
-// Adds the parameter servers that the settings ask for: processes that run `starling serve`.
-void add_servers(const Settings& settings, LaunchPlan& plan);
-
-// The program beside this one, e.g. starling-trainer.
-std::filesystem::path sibling_program(const std::string& name);
-
 }  // namespace starling
