@@ -14,7 +14,7 @@ void run_contestant(const LaunchPlan& plan, const std::string& who,
     const auto event = nlohmann::json::parse(line, nullptr, false);
     if (event.is_object()) on_report(event);
   });
-  if (outcome.interrupted) throw CLI::RuntimeError(130);
+  if (outcome.interrupted) throw Interrupted(outcome);
   if (outcome.exit_code != 0) throw Error(who + ": " + outcome.error);
 }
 

@@ -12,7 +12,7 @@
 
 namespace starling {
 
-// Throws Error, beginning with `who`, if it fails, and the exit code on Ctrl-C.
+// Throws Error, beginning with `who`, if it fails, and Interrupted on Ctrl-C.
 void run_contestant(const LaunchPlan& plan, const std::string& who,
                     const std::function<void(const nlohmann::json&)>& on_report);
 

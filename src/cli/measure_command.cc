@@ -122,7 +122,7 @@ void report_all(const GridProgress& progress, const std::filesystem::path& folde
 MeasuredGrid measured_or_kept(const Grid& grid, const MeasureOptions& options) {
   try {
     return grid.measure(options);
-  } catch (const CLI::RuntimeError&) {  // Ctrl-C
+  } catch (const Interrupted&) {
     fmt::print(stderr, "{} runs are kept in {}; the same command goes on from there\n",
                options.progress->done().size(), options.folder.string());
     throw;

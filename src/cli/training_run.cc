@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <map>
 
 #include "base/error.h"
@@ -84,7 +83,7 @@ json run_training(TrainingPlan plan) {
   if (plan.timeline) write_timeline(folder, bar);
   if (outcome.interrupted) {
     bar.say("error: " + outcome.error);
-    throw CLI::RuntimeError(outcome.exit_code);
+    throw Interrupted(outcome);
   }
   // Once there is a result, the model is saved, and whoever is lost afterwards takes nothing away.
   if (outcome.exit_code != 0 && result.is_null()) throw Error(outcome.error);

@@ -25,8 +25,8 @@ struct TrainingPlan {
   const GridProgress* grid = nullptr;    // what it is a run of
 };
 
-// Returns the summary; throws Error with the culprit's reason if the run fails, and the exit code
-// (CLI::RuntimeError) on Ctrl-C.
+// Returns the summary; throws Error with the culprit's reason if the run fails, and Interrupted, once
+// that has been said, on Ctrl-C.
 nlohmann::json run_training(TrainingPlan plan);
 
 }  // namespace starling

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <string>
@@ -50,6 +51,15 @@ struct LaunchResult {
   std::string error;         // one line: whose fault, and what it was; empty if all went well
   bool interrupted = false;  // by Ctrl-C or SIGTERM
   std::vector<std::string> losses;  // whom the job survived, one line each
+};
+
+// Ends whoever runs one job after another when somebody has stopped one of them. No Error: a run
+// that fails may be passed over, this may not.
+struct Interrupted : std::exception {
+  explicit Interrupted(const LaunchResult& outcome) : exit_code(outcome.exit_code) {}
+  const char* what() const noexcept override { return "interrupted"; }
+
+  int exit_code;
 };
 
 // A line that a worker wrote to its events pipe.
