@@ -12,11 +12,11 @@
 #include "cli/contestants.h"
 #include "cli/exchange_bench.h"
 #include "cli/machine.h"
-#include "cli/progress_bar.h"
 #include "cli/server_bench.h"
 #include "cli/training_bench.h"
 #include "exchange/allreduce.h"
 #include "launch/programs.h"
+#include "report/progress_bar.h"
 #include "report/table.h"
 
 namespace starling {

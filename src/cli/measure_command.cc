@@ -8,9 +8,9 @@
 #include "cli/command.h"
 #include "cli/ddp_peer.h"
 #include "cli/measure_grids.h"
-#include "cli/progress_bar.h"
-#include "cli/run_folder.h"
 #include "cli/training_run.h"
+#include "report/progress_bar.h"
+#include "report/run_folder.h"
 #include "report/run_report.h"
 
 namespace starling {

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/measure_grids.h"
-#include "cli/progress_bar.h"
 #include "plan/simulated_training.h"
+#include "report/progress_bar.h"
 #include "strategy/systems.h"
 
 namespace starling {

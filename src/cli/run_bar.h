@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/grid_progress.h"
-#include "cli/progress_bar.h"
+#include "report/progress_bar.h"
 
 namespace starling {
 

@@ -8,12 +8,12 @@
 #include "base/units.h"
 #include "cli/live_view.h"
 #include "cli/run_bar.h"
-#include "cli/run_folder.h"
 #include "job/timeline_file.h"
 #include "launch/add_servers.h"
 #include "launch/blas_kernels.h"
 #include "launch/lab.h"
 #include "launch/programs.h"
+#include "report/run_folder.h"
 #include "strategy/mix_plan.h"
 
 namespace starling {

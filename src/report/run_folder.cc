@@ -1,4 +1,4 @@
-#include "cli/run_folder.h"
+#include "report/run_folder.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

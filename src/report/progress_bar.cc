@@ -1,4 +1,4 @@
-#include "cli/progress_bar.h"
+#include "report/progress_bar.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

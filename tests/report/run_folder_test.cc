@@ -1,10 +1,10 @@
 // What a run leaves behind, also where there is no space for it.
-#include "cli/run_folder.h"
+#include "report/run_folder.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "tests/cli/process.h"
+#include "tests/process.h"
 #include "tests/small_files.h"
 
 namespace starling {

@@ -1,5 +1,5 @@
 // Nobody waits for a terminal or a pipe that takes nothing.
-#include "cli/progress_bar.h"
+#include "report/progress_bar.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <array>
 #include <functional>
 
-#include "tests/cli/process.h"
+#include "tests/process.h"
 
 namespace starling {
 namespace {
