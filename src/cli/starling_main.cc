@@ -13,9 +13,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/machine.h"
 #include "job/job.h"
 #include "launch/launcher.h"
+#include "measure/machine.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Trains neural networks on many machines when the network is the bottleneck.",

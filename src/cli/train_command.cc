@@ -11,7 +11,7 @@
 #include "cli/command.h"
 #include "cli/launch_flags.h"
 #include "cli/settings_flags.h"
-#include "cli/training_run.h"
+#include "measure/training_run.h"
 #include "report/run_data.h"
 #include "report/run_folder.h"
 #include "report/table.h"

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/grid_progress.h"
 #include "launch/launcher.h"
+#include "measure/grid_progress.h"
 #include "report/live_server.h"
 #include "strategy/settings.h"
 

@@ -1,4 +1,4 @@
-#include "cli/live_view.h"
+#include "measure/live_view.h"
 
 #include <chrono>
 #include <cstdlib>

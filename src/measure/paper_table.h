@@ -14,7 +14,7 @@ struct PaperRow {
   double accuracy;
 };
 
-inline std::vector<PaperRow> paper_grid() {
+inline std::vector<PaperRow> paper_table() {
   return {
       {2, 2, 12, 105.59545628547289, 0.9581}, {2, 1, 15, 105.5264167976342, 0.9683},
       {3, 3, 12, 105.37346571922211, 0.9143}, {3, 2, 15, 105.29663928031844, 0.9185},

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/run_bar.h"
-#include "cli/training_run.h"
+#include "measure/run_bar.h"
+#include "measure/training_run.h"
 #include "report/live_run.h"
 #include "report/live_server.h"
 

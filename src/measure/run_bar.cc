@@ -1,4 +1,4 @@
-#include "cli/run_bar.h"
+#include "measure/run_bar.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "cli/grid_progress.h"
+#include "measure/grid_progress.h"
 #include "report/progress_bar.h"
 
 namespace starling {

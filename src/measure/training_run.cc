@@ -1,4 +1,4 @@
-#include "cli/training_run.h"
+#include "measure/training_run.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,13 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "cli/live_view.h"
-#include "cli/run_bar.h"
 #include "job/timeline_file.h"
 #include "launch/add_servers.h"
 #include "launch/blas_kernels.h"
 #include "launch/lab.h"
 #include "launch/programs.h"
+#include "measure/live_view.h"
+#include "measure/run_bar.h"
 #include "report/run_folder.h"
 #include "strategy/mix_plan.h"
 

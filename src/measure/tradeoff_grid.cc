@@ -4,7 +4,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "cli/measure_grids.h"
+#include "measure/grids.h"
+#include "measure/measured_run.h"
 #include "report/run_data.h"
 
 namespace starling {
@@ -48,7 +49,7 @@ std::vector<Run> tradeoff_runs(const MeasureOptions& options) {
   common.epochs = 5;
   common.lr = 0.05;
   common.momentum = 0.5;
-  common = options.settings.unchecked(common);
+  common = options.settings_over(common);
   if (options.workers) common.workers = *options.workers;
   common.evaluate_every = 0;  // evaluations send whole models
   std::vector<Run> runs = {{"raw", common}};

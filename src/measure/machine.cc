@@ -1,4 +1,4 @@
-#include "cli/machine.h"
+#include "measure/machine.h"
 
 #include <fmt/format.h>
 

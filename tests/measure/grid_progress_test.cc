@@ -1,4 +1,4 @@
-#include "cli/grid_progress.h"
+#include "measure/grid_progress.h"
 
 #include <gtest/gtest.h>
 

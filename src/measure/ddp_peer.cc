@@ -1,4 +1,4 @@
-#include "cli/ddp_peer.h"
+#include "measure/ddp_peer.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
-#include "cli/contestants.h"
 #include "launch/programs.h"
+#include "measure/contestants.h"
 
 namespace starling {
 

@@ -1,4 +1,4 @@
-#include "cli/contestants.h"
+#include "measure/contestants.h"
 
 #include <fmt/format.h>
 
@@ -20,12 +20,6 @@ void run_contestant(const LaunchPlan& plan, const std::string& who,
 
 std::vector<std::string> shell_reporting(const std::string& script) {
   return {"/bin/sh", "-c", script + " > /dev/fd/$STARLING_EVENTS_FD"};
-}
-
-void add_lab_option(CLI::App& command, std::string& lab) {
-  command.add_option("--lab", lab,
-                     "on hosts of their own with slow links, e.g. 100mbit, or on a lab that is up "
-                     "(see `starling lab`); needs root");
 }
 
 std::string network_description(const std::string& lab) {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "cli/measure_grids.h"
+#include "measure/grids.h"
 #include "plan/simulated_training.h"
 #include "report/progress_bar.h"
 #include "strategy/systems.h"

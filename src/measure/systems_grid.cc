@@ -2,7 +2,8 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "cli/measure_grids.h"
+#include "measure/grids.h"
+#include "measure/measured_run.h"
 #include "strategy/systems.h"
 
 namespace starling {
@@ -24,7 +25,9 @@ std::vector<SystemRun> system_runs(const MeasureOptions& options) {
   defaults.epochs = 5;
   std::vector<SystemRun> runs;
   for (const System& system : named_systems()) {
-    Settings settings = options.settings.settings_for(system, defaults);
+    Settings settings = defaults;
+    read_settings(system.toml, "system " + system.name, settings);
+    settings = options.settings_over(std::move(settings));
     if (options.workers) settings.workers = *options.workers;
     check_settings(settings);
     runs.push_back({system.name, settings});

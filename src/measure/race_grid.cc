@@ -4,10 +4,11 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "cli/contestants.h"
-#include "cli/ddp_peer.h"
-#include "cli/measure_grids.h"
 #include "launch/programs.h"
+#include "measure/contestants.h"
+#include "measure/ddp_peer.h"
+#include "measure/grids.h"
+#include "measure/measured_run.h"
 #include "report/run_data.h"
 
 namespace starling {
@@ -34,7 +35,7 @@ std::vector<Contestant> racers(const MeasureOptions& options) {
     defaults.evaluate_every = 0.05;
     defaults.until = "accuracy=0.97";
     defaults.lr = lr;
-    Settings settings = options.settings.unchecked(defaults);
+    Settings settings = options.settings_over(defaults);
     settings.workers = options.workers.value_or(4);
     settings.strategy = "allreduce";
     return settings;

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "cli/measure_grids.h"
-#include "cli/paper_grid.h"
+#include "measure/grids.h"
+#include "measure/measured_run.h"
+#include "measure/paper_table.h"
 
 namespace starling {
 
@@ -45,8 +46,8 @@ std::string saving(double bytes, double baseline) {
 }  // namespace
 
 MeasuredGrid measure_paper(const MeasureOptions& options) {
-  const Settings common = options.settings.unchecked();
-  const auto grid = paper_grid();
+  const Settings common = options.settings_over({});
+  const auto grid = paper_table();
   options.progress->expect(grid.size());
   std::vector<json> results;
   for (std::size_t i = 0; i < grid.size(); ++i) {

@@ -1,4 +1,4 @@
-#include "cli/exchange_bench.h"
+#include "measure/exchange_worker.h"
 
 #include <fmt/format.h>
 
@@ -44,9 +44,9 @@ void check_result(Comm& comm, const std::string& algorithm, std::span<const floa
   }
 }
 
-class Bench {
+class ExchangeWorker {
  public:
-  explicit Bench(const Job& job) : job_(job), member_(join(loop_, job)) {}
+  explicit ExchangeWorker(const Job& job) : job_(job), member_(join(loop_, job)) {}
 
   void measure(const std::string& algorithm, std::size_t bytes, double budget_seconds) {
     std::vector<float> values(bytes / sizeof(float));
@@ -93,16 +93,10 @@ class Bench {
 
 }  // namespace
 
-void run_exchange_bench(const ExchangeBench& bench) {
-  const Job job = job_from_environment();
-  try {
-    Bench worker(job);
-    for (const std::string& algorithm : bench.algorithms) {
-      for (std::size_t bytes : bench.sizes_bytes) worker.measure(algorithm, bytes, bench.seconds);
-    }
-  } catch (const std::exception& error) {
-    report_error(job, error);
-    throw;
+void time_exchanges(const Job& job, const ExchangeWork& work) {
+  ExchangeWorker worker(job);
+  for (const std::string& algorithm : work.algorithms) {
+    for (std::size_t bytes : work.sizes_bytes) worker.measure(algorithm, bytes, work.seconds);
   }
 }
 
