@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "net/lab.h"
+#include "launch/lab.h"
 #include "report/table.h"
 
 namespace starling {
@@ -73,19 +73,19 @@ void lab_status(const LabCommand& command) {
   for (const Lab& lab : Lab::all()) {
     const std::string rate = lab.rate();
     for (int host = 0; host < lab.hosts(); ++host) {
-      const Lab::Counters counters = lab.counters(host);
+      const InterfaceCount traffic = lab.traffic(host);
       const std::size_t processes = lab.processes(host).size();
       const HostLimits limits = lab.limits(host);
       table.add({lab.name(), std::to_string(host), lab.address(host), rate, in_words(limits),
-                 std::to_string(processes), format_bytes(static_cast<double>(counters.sent_bytes)),
-                 format_bytes(static_cast<double>(counters.received_bytes))});
+                 std::to_string(processes), format_bytes(static_cast<double>(traffic.sent_bytes)),
+                 format_bytes(static_cast<double>(traffic.received_bytes))});
       rows.push_back({{"lab", lab.name()},
                       {"host", host},
                       {"address", lab.address(host)},
                       {"rate", rate},
                       {"processes", processes},
-                      {"sent_bytes", counters.sent_bytes},
-                      {"received_bytes", counters.received_bytes}});
+                      {"sent_bytes", traffic.sent_bytes},
+                      {"received_bytes", traffic.received_bytes}});
       if (limits.cores > 0) rows.back()["cores"] = limits.cores;
       if (limits.memory_bytes > 0) rows.back()["memory_bytes"] = limits.memory_bytes;
     }

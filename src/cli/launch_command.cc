@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/launch_flags.h"
 #include "cli/settings_flags.h"
-#include "cli/training_run.h"
+#include "launch/add_servers.h"
 
 namespace starling {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "net/lab.h"
+#include "launch/lab.h"
 
 namespace starling {
 

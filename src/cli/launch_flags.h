@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "net/launcher.h"
+#include "launch/launcher.h"
 
 namespace starling {
 

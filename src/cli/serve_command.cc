@@ -6,10 +6,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "net/join.h"
-#include "net/timeline_file.h"
-#include "net/traffic.h"
-#include "net/worker_events.h"
+#include "job/join.h"
+#include "job/timeline_file.h"
+#include "job/traffic.h"
+#include "job/worker_events.h"
 #include "strategy/server_plan.h"
 
 namespace starling {

@@ -138,21 +138,15 @@ void SettingsFlags::add_to(CLI::App& command, Which which) {
   visit_settings(defaults, Adder{command, which, given_});
 }
 
-Settings SettingsFlags::over(Settings settings) const {
+Settings SettingsFlags::unchecked(Settings settings) const {
+  if (!system_.empty()) {
+    const System system = find_system(system_);
+    read_settings(system.toml, "system " + system.name, settings);
+  }
   if (!file_.empty()) read_settings(text_of(file_), file_, settings);
   visit_settings(settings, Taker{given_});
   if (settings.data_folder.empty()) settings.data_folder = mnist_cache();
   return settings;
-}
-
-Settings SettingsFlags::unchecked(Settings defaults) const {
-  return system_.empty() ? over(std::move(defaults))
-                         : settings_for(find_system(system_), std::move(defaults));
-}
-
-Settings SettingsFlags::settings_for(const System& system, Settings defaults) const {
-  read_settings(system.toml, "system " + system.name, defaults);
-  return over(std::move(defaults));
 }
 
 std::optional<std::string> SettingsFlags::any_flag() const {

@@ -23,8 +23,6 @@ class SettingsFlags {
   Settings settings() const;
   // The same without any check, for what sets the number of workers itself and checks then.
   Settings unchecked(Settings defaults = {}) const;
-  // The same for a system that no flag has named, over other defaults.
-  Settings settings_for(const System& system, Settings defaults = {}) const;
 
   // What people call it: the named system, or else the strategy.
   std::string name() const { return system_.empty() ? unchecked().strategy : system_; }
@@ -32,9 +30,6 @@ class SettingsFlags {
   std::optional<std::string> any_flag() const;
 
  private:
-  // The file and the flags over what is there.
-  Settings over(Settings settings) const;
-
   std::string system_;
   std::string file_;
   std::map<std::string, std::string> given_;  // by setting name; only flags that were used

@@ -13,8 +13,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/machine.h"
-#include "net/job.h"
+#include "job/job.h"
+#include "launch/launcher.h"
+#include "measure/machine.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Trains neural networks on many machines when the network is the bottleneck.",
@@ -51,6 +52,8 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::RuntimeError& status) {  // a command's own exit code; it has said why
     return status.get_exit_code();
+  } catch (const starling::Interrupted& interrupted) {
+    return interrupted.exit_code;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const std::exception& error) {

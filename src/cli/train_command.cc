@@ -10,10 +10,10 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/launch_flags.h"
-#include "cli/run_folder.h"
 #include "cli/settings_flags.h"
-#include "cli/training_run.h"
+#include "measure/training_run.h"
 #include "report/run_data.h"
+#include "report/run_folder.h"
 #include "report/table.h"
 
 namespace starling {

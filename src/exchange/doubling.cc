@@ -2,7 +2,7 @@
 // are the same bits, so both partners, and by induction all ranks, agree.
 #include "exchange/allreduce.h"
 #include "exchange/fold.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 
 namespace starling {
 

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 
 namespace starling {
 

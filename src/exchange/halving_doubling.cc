@@ -1,10 +1,10 @@
 // Rabenseifner's all-reduce. Halving: partners at distance n/2, n/4 ... 1 split the range they
 // share; each sends one half and adds the other's version of the half it keeps, until everybody
 // holds one part's sum. Doubling runs the same partners backwards and shares what is complete.
+#include "base/range.h"
 #include "exchange/allreduce.h"
 #include "exchange/fold.h"
-#include "exchange/vector_math.h"
-#include "topology/split.h"
+#include "math/vector_math.h"
 
 namespace starling {
 

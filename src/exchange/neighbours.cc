@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "exchange/segments.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 
 namespace starling {
 

@@ -8,7 +8,7 @@
 
 #include "exchange/allreduce.h"
 #include "exchange/move.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "topology/mixing.h"
 
 namespace starling {

@@ -4,10 +4,10 @@
 //   share-reduce, n - 1 steps: what arrives is added to our chunk and goes on in the next step;
 //     afterwards rank r holds the complete sum of chunk r + 1.
 //   share-only, n - 1 steps: complete chunks travel once around.
+#include "base/range.h"
 #include "exchange/allreduce.h"
 #include "exchange/move.h"
-#include "exchange/vector_math.h"
-#include "topology/split.h"
+#include "math/vector_math.h"
 
 namespace starling {
 

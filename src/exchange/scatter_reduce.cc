@@ -8,10 +8,10 @@
 //   D. every rank sends its part to all others.
 //
 // In A and D the peers are visited in rotation, so that no rank's port is asked by two at a time.
+#include "base/range.h"
 #include "exchange/allreduce.h"
 #include "exchange/move.h"
-#include "exchange/vector_math.h"
-#include "topology/split.h"
+#include "math/vector_math.h"
 
 namespace starling {
 

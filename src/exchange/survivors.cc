@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "exchange/move.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "runtime/all.h"
 
 namespace starling {

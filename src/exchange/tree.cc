@@ -2,7 +2,7 @@
 
 #include "exchange/allreduce.h"
 #include "exchange/move.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "topology/binomial_tree.h"
 
 namespace starling {

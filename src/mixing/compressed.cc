@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "mixing/mixing.h"
 #include "runtime/all.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "codec/codec.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 
 namespace starling {
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "mixing/letters.h"
 #include "mixing/mixing.h"
 

@@ -7,7 +7,7 @@
 #include "exchange/allreduce.h"
 #include "exchange/neighbours.h"
 #include "exchange/pairwise.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "mixing/mixing.h"
 
 namespace starling {

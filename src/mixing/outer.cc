@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "mixing/mixing.h"
 
 namespace starling {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "exchange/neighbours.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "mixing/mixing.h"
 #include "runtime/all.h"
 

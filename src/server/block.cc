@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 
 namespace starling {
 

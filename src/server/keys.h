@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "topology/split.h"
+#include "base/range.h"
 
 namespace starling {
 

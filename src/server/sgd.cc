@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "server/optimizer.h"
 
 namespace starling {

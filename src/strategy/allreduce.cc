@@ -2,7 +2,7 @@
 // The mean is that of Horovod and PyTorch DDP; which algorithm forms it is the setting `exchange`.
 #include "exchange/allreduce.h"
 
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "strategy/strategy.h"
 
 namespace starling {

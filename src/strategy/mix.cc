@@ -9,7 +9,7 @@
 #include "exchange/collect.h"
 #include "exchange/pairwise.h"
 #include "exchange/survivors.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "mixing/half_mean.h"
 #include "strategy/mix_plan.h"
 #include "strategy/progress.h"

@@ -16,8 +16,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "exchange/move.h"
-#include "exchange/vector_math.h"
-#include "group/bully.h"
+#include "math/vector_math.h"
+#include "roster/bully.h"
 #include "runtime/race.h"
 #include "strategy/strategy.h"
 

@@ -24,7 +24,7 @@
 
 #include "base/error.h"
 #include "exchange/tree.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "server/client.h"
 #include "server/lanes.h"
 #include "strategy/server_plan.h"

@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
+#include "base/range.h"
 #include "mixing/mixing.h"
 #include "runtime/comm.h"
 #include "server/factors.h"
 #include "server/server_report.h"
 #include "strategy/settings.h"
-#include "topology/split.h"
 
 namespace starling {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "topology/split.h"
+#include "base/range.h"
 
 namespace starling {
 

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "net/worker_events.h"
+#include "job/worker_events.h"
 #include "runtime/patience.h"
 #include "runtime/race.h"
 #include "strategy/server_plan.h"

@@ -19,9 +19,9 @@
 #include <optional>
 #include <vector>
 
-#include "net/job.h"
-#include "net/join.h"
-#include "net/timeline_file.h"
+#include "job/job.h"
+#include "job/join.h"
+#include "job/timeline_file.h"
 #include "strategy/settings.h"
 #include "strategy/strategy.h"
 #include "train/flat_model.h"

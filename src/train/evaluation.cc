@@ -8,7 +8,7 @@
 
 #include "exchange/collect.h"
 #include "exchange/pairwise.h"
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 
 namespace starling {
 

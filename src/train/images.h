@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "topology/split.h"
+#include "base/range.h"
 #include "train/digit_set.h"
 
 namespace starling {

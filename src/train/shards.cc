@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "topology/split.h"
+#include "base/range.h"
 
 namespace starling {
 

@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "base/error.h"
-#include "exchange/vector_math.h"
-#include "net/traffic.h"
-#include "net/worker_events.h"
+#include "job/traffic.h"
+#include "job/worker_events.h"
+#include "math/vector_math.h"
 #include "strategy/server_plan.h"
 #include "train/batches.h"
 #include "train/dist.h"
@@ -300,7 +300,7 @@ class Trainer {
     const ByteCount sent = dist_.comm().ledger().total(Direction::sent);
     const ByteCount received = dist_.comm().ledger().total(Direction::received);
     const MixReport* mixed = dist_.strategy().mix_report();
-    const Lab::Counters kernel = kernel_.so_far().value_or(Lab::Counters{});
+    const InterfaceCount kernel = kernel_.so_far().value_or(InterfaceCount{});
     const WorkerResult mine = {dist_.rank(),
                                own.accuracy,
                                seconds(dist_.exchanging()),

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "net/job.h"
+#include "job/job.h"
 #include "strategy/settings.h"
 
 namespace starling {

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "base/error.h"
-#include "net/worker_events.h"
+#include "job/worker_events.h"
 #include "train/trainer.h"
 
 namespace starling {

@@ -1,5 +1,5 @@
 // Workers multiply with kernels that suit the processor, even where OpenBLAS does not know it.
-#include "net/blas_kernels.h"
+#include "launch/blas_kernels.h"
 
 #include <gtest/gtest.h>
 

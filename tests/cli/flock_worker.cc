@@ -26,8 +26,8 @@
 #include "exchange/allreduce.h"
 #include "exchange/collect.h"
 #include "exchange/pairwise.h"
-#include "net/join.h"
-#include "net/worker_events.h"
+#include "job/join.h"
+#include "job/worker_events.h"
 #include "runtime/race.h"
 
 namespace starling {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/cli/process.h"
+#include "tests/process.h"
 
 namespace starling {
 namespace {

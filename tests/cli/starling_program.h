@@ -1,7 +1,7 @@
 // Running the built `starling` to its end.
 #pragma once
 
-#include "tests/cli/process.h"
+#include "tests/process.h"
 
 namespace starling {
 

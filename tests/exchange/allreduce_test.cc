@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/range.h"
 #include "sim/cluster.h"
 #include "tests/exchange/vectors.h"
-#include "topology/split.h"
 
 namespace starling {
 namespace {

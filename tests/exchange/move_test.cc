@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "exchange/vector_math.h"
+#include "math/vector_math.h"
 #include "sim/cluster.h"
 #include "tests/exchange/vectors.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "net/join.h"
+#include "job/join.h"
 #include "runtime/all.h"
 #include "runtime/race.h"
 #include "tests/net/patience.h"

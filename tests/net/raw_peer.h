@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "net/handshake.h"
-#include "net/join.h"
+#include "job/handshake.h"
+#include "job/join.h"
 #include "runtime/frame.h"
 #include "tests/net/patience.h"
 

@@ -1,0 +1,154 @@
+#include "job/handshake.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include "base/error.h"
+#include "net/socket_io.h"
+
+namespace starling {
+
+namespace {
+
+using Nonce = std::array<std::byte, 16>;
+using Proof = std::array<std::byte, 32>;
+
+enum class Verdict : std::uint64_t {
+  welcome,
+  wrong_version,
+  wrong_size,
+  wrong_listener,
+  bad_rank,
+  wrong_secret
+};
+
+std::string_view reason(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::welcome:
+      return "welcome";
+    case Verdict::wrong_version:
+      return "it speaks another protocol version; run the same Starling everywhere";
+    case Verdict::wrong_size:
+      return "its job has another number of workers";
+    case Verdict::wrong_listener:
+      return "it wanted another rank";
+    case Verdict::bad_rank:
+      return "its rank cannot be";
+    case Verdict::wrong_secret:
+      return "it does not know this job's secret";
+  }
+  return "for no known reason";
+}
+
+struct Challenge {
+  Verdict verdict = Verdict::welcome;
+  Nonce nonce{};
+};
+struct Confirmation {
+  Verdict verdict = Verdict::welcome;
+  Proof proof{};
+};
+static_assert(sizeof(Challenge) + sizeof(Confirmation) == kListenerHandshakeBytes);
+static_assert(sizeof(Hello) + sizeof(Proof) == kCallerHandshakeBytes);
+
+Nonce fresh_nonce() {
+  Nonce nonce;
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), sizeof nonce) != 1) {
+    throw Error("the system has no randomness to offer");
+  }
+  return nonce;
+}
+
+Proof prove(const Job& job, char label, const Hello& hello, const Nonce& nonce) {
+  std::array<std::byte, 1 + sizeof(Hello) + sizeof(Nonce)> text;
+  text[0] = static_cast<std::byte>(label);
+  const auto hello_bytes = std::as_bytes(std::span(&hello, 1));
+  std::copy(nonce.begin(), nonce.end(),
+            std::copy(hello_bytes.begin(), hello_bytes.end(), text.begin() + 1));
+  Proof proof;
+  unsigned length = 0;
+  HMAC(EVP_sha256(), job.secret.data(), static_cast<int>(job.secret.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+       reinterpret_cast<unsigned char*>(proof.data()), &length);
+  return proof;
+}
+
+bool same(const Proof& a, const Proof& b) {
+  return CRYPTO_memcmp(a.data(), b.data(), sizeof a) == 0;
+}
+
+constexpr char kListener = 'L';
+constexpr char kCaller = 'C';
+
+}  // namespace
+
+Task<> introduce(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, int to,
+                 std::uint16_t listen_port) {
+  Hello hello;
+  hello.rank = static_cast<std::uint32_t>(job.rank);
+  hello.to = static_cast<std::uint32_t>(to);
+  hello.size = static_cast<std::uint32_t>(job.size);
+  hello.listen_port = listen_port;
+  hello.nonce = fresh_nonce();
+  co_await write_all(loop, socket, object_bytes(hello));
+
+  const auto check = [&](Verdict verdict) {
+    if (verdict == Verdict::welcome) return;
+    throw Error(fmt::format("rank {} refused rank {}: {}", to, job.rank, reason(verdict)));
+  };
+  Challenge challenge;
+  co_await read_exactly(loop, socket, object_bytes(challenge));
+  check(challenge.verdict);
+
+  Proof proof = prove(job, kCaller, hello, challenge.nonce);
+  co_await write_all(loop, socket, object_bytes(proof));
+  Confirmation confirmation;
+  co_await read_exactly(loop, socket, object_bytes(confirmation));
+  check(confirmation.verdict);
+  if (!same(confirmation.proof, prove(job, kListener, hello, challenge.nonce))) {
+    throw Error(
+        fmt::format("what answers at the address of rank {} does not know this job's secret", to),
+        "give all workers the same secret, or another port if a stranger listens there");
+  }
+}
+
+Task<Hello> hear_hello(TcpLoop& loop, asio::ip::tcp::socket& socket) {
+  Hello hello;
+  co_await read_exactly(loop, socket, object_bytes(hello));
+  if (hello.magic != Hello().magic) throw Error("it does not speak Starling's protocol");
+  co_return hello;
+}
+
+Task<> examine(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, const Hello& hello) {
+  Challenge challenge;
+  if (hello.version != kProtocolVersion) {
+    challenge.verdict = Verdict::wrong_version;
+  } else if (hello.size != static_cast<std::uint32_t>(job.size)) {
+    challenge.verdict = Verdict::wrong_size;
+  } else if (hello.to != static_cast<std::uint32_t>(job.rank)) {
+    challenge.verdict = Verdict::wrong_listener;
+  } else if (hello.rank >= hello.size || hello.rank <= hello.to) {
+    challenge.verdict = Verdict::bad_rank;  // higher ranks call lower ones
+  } else {
+    challenge.nonce = fresh_nonce();
+  }
+  co_await write_all(loop, socket, object_bytes(challenge));
+  if (challenge.verdict != Verdict::welcome) throw Error(std::string(reason(challenge.verdict)));
+
+  Proof proof;
+  co_await read_exactly(loop, socket, object_bytes(proof));
+  Confirmation confirmation;
+  if (same(proof, prove(job, kCaller, hello, challenge.nonce))) {
+    confirmation.proof = prove(job, kListener, hello, challenge.nonce);
+  } else {
+    confirmation.verdict = Verdict::wrong_secret;
+  }
+  co_await write_all(loop, socket, object_bytes(confirmation));
+  if (confirmation.verdict != Verdict::welcome) {
+    throw Error(std::string(reason(confirmation.verdict)));
+  }
+}
+
+}  // namespace starling

@@ -1,0 +1,55 @@
+// How two ranks make sure of each other before a connection counts:
+//
+//   A. The caller sends a Hello: protocol version, its rank, the rank it wants, the job's size, its
+//      listening port, a nonce.
+//   B. The listener answers with a verdict on that and a nonce of its own.
+//   C. The caller proves that it knows the job's secret: HMAC-SHA256 over the hello and the
+//      listener's nonce. The secret itself never travels.
+//   D. The listener checks that in constant time. Only then does it prove itself, over the same
+//      bytes with another label, and the caller checks that.
+//
+// The hello names both ranks, so that a proof for one of them is worth nothing before another. The
+// caller proves first, so that nobody can call us to get something to try guesses of the secret on.
+// Who listens in a rank's place, or on the wire between two, still gets that: a secret must be one
+// that cannot be guessed, like those that the launcher makes up.
+//
+// Everything has a fixed size and one deadline, so a stranger can neither make us allocate nor
+// wait.
+#pragma once
+
+#include <asio/ip/tcp.hpp>
+#include <cstdint>
+
+#include "job/job.h"
+#include "net/tcp_loop.h"
+#include "runtime/task.h"
+
+namespace starling {
+
+inline constexpr std::uint32_t kProtocolVersion = 2;
+
+struct Hello {
+  std::array<char, 8> magic = {'S', 'T', 'A', 'R', 'L', 'I', 'N', 'G'};
+  std::uint32_t version = kProtocolVersion;
+  std::uint32_t rank = 0;
+  std::uint32_t to = 0;
+  std::uint32_t size = 0;
+  std::uint32_t listen_port = 0;
+  std::array<std::byte, 16> nonce{};
+};
+static_assert(sizeof(Hello) == 44);
+
+inline constexpr std::uint64_t kCallerHandshakeBytes = sizeof(Hello) + 32;
+inline constexpr std::uint64_t kListenerHandshakeBytes = (8 + 16) + (8 + 32);
+
+// The caller's side; throws Error with the reason if the other end is not the rank we want or
+// refuses us.
+Task<> introduce(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, int to,
+                 std::uint16_t listen_port);
+
+// The listener's side, in two steps, for whoever does not even say hello gets less patience. Both
+// throw Error with the reason why the caller was refused.
+Task<Hello> hear_hello(TcpLoop& loop, asio::ip::tcp::socket& socket);
+Task<> examine(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, const Hello& hello);
+
+}  // namespace starling

@@ -1,0 +1,34 @@
+#include "job/worker_events.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace starling {
+
+void report_event(const Job& job, const nlohmann::json& event) {
+  if (job.events_fd < 0) return;
+  // A launcher that is gone takes us with it anyway, so a failed write needs no answer.
+  const std::string line =
+      event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  for (std::size_t done = 0; done < line.size();) {
+    const ssize_t written = ::write(job.events_fd, line.data() + done, line.size() - done);
+    if (written <= 0) return;
+    done += static_cast<std::size_t>(written);
+  }
+}
+
+void report_error(const Job& job, const std::exception& error) {
+  if (job.events_fd < 0) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return;
+  }
+  report_event(job, {{"event", "error"},
+                     {"message", error.what()},
+                     {"peer_lost", dynamic_cast<const PeerLost*>(&error) != nullptr}});
+}
+
+}  // namespace starling

@@ -1,0 +1,452 @@
+#include "launch/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <openssl/rand.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/read_until.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/streambuf.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <istream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "job/job.h"
+#include "job/join.h"
+#include "job/worker_events.h"
+#include "launch/blas_kernels.h"
+#include "launch/lab.h"
+
+namespace starling {
+
+namespace {
+
+constexpr std::chrono::milliseconds kTimeToNotice{1500};
+constexpr std::chrono::milliseconds kTimeToEnd{2000};
+constexpr int kLabPort = 29400;  // every host of a lab has all ports for itself
+constexpr std::size_t kMaxEventBytes = 1 << 20;
+
+struct Pipe {
+  int read_end;
+  int write_end;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(fmt::format("no pipe: {}", ::strerror(errno)));
+  return {ends[0], ends[1]};
+}
+
+// What to stop on, unless whoever started us wants it ignored, as nohup does.
+constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP};
+
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+// The guardian learns of each worker's process group through a pipe, when it begins and, as a
+// negative number, when it has been killed: from then on its number may be somebody else's. When the
+// launcher is gone without having said goodbye (a zero), the guardian kills those that are left.
+class Guardian {
+ public:
+  Guardian() {
+    const Pipe pipe = make_pipe();
+    pid_ = ::fork();
+    if (pid_ < 0) throw Error(fmt::format("cannot start a process: {}", ::strerror(errno)));
+    if (pid_ == 0) {
+      ::close(pipe.write_end);
+      watch(pipe.read_end);
+    }
+    ::close(pipe.read_end);
+    tell_ = pipe.write_end;
+  }
+  ~Guardian() {
+    tell(0);
+    ::close(tell_);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Guardian(const Guardian&) = delete;
+  Guardian& operator=(const Guardian&) = delete;
+
+  void begins(pid_t group) { tell(group); }
+  void ended(pid_t group) { tell(-group); }
+
+ private:
+  void tell(pid_t group) {
+    [[maybe_unused]] const auto written = ::write(tell_, &group, sizeof group);
+  }
+
+  [[noreturn]] static void watch(int pipe) {
+    ::setsid();  // so that a Ctrl-C in the terminal does not reach it
+    for (int signal : kStopSignals) ::signal(signal, SIG_IGN);
+    // It must not keep the launcher's output open: whoever reads that waits for its end.
+    for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+    std::vector<pid_t> groups;
+    pid_t group = 0;
+    while (::read(pipe, &group, sizeof group) == sizeof group) {
+      if (group == 0) ::_exit(0);
+      if (group > 0) groups.push_back(group);
+      if (group < 0) std::erase(groups, -group);
+    }
+    for (pid_t each : groups) ::kill(-each, SIGKILL);
+    ::_exit(0);
+  }
+
+  pid_t pid_;
+  int tell_;
+};
+
+class Launcher {
+ public:
+  Launcher(const LaunchPlan& plan, const WorkerEvent& on_event, const WorkerEnd& on_end)
+      : plan_(plan), on_event_(on_event), on_end_(on_end) {
+    if (!plan.lab.empty()) {
+      lab_.emplace(plan.lab, plan.workers + plan.servers,
+                   LabLimits{plan.host_memory_bytes, plan.slow_hosts});
+    }
+  }
+
+  LaunchResult run() {
+    for (int signal : kStopSignals) {
+      if (!is_ignored(signal)) signals_.add(signal);
+    }
+    signals_.async_wait([this](const asio::error_code& error, int) {
+      if (error) return;
+      result_.interrupted = true;
+      stop();
+      // Again means now.
+      signals_.async_wait([this](const asio::error_code& again, int) {
+        if (!again) signal_all(SIGKILL);
+      });
+    });
+    wait_for_children();
+    try {
+      start_workers();
+      while (running_ > 0) io_.run_one();
+    } catch (...) {
+      signal_all(SIGKILL);
+      throw;
+    }
+    // Somebody outside of the workers' groups may hold a pipe open; do not wait for that.
+    bool patient = true;
+    after(kTimeToEnd, [&] { patient = false; });
+    while (open_pipes_ > 0 && patient) io_.run_one();
+    return conclude();
+  }
+
+ private:
+  struct Report {
+    std::string message;
+    bool peer_lost;
+  };
+  struct Worker {
+    int rank;
+    bool serves;
+    pid_t pid;
+    std::optional<int> status;  // as waitpid tells it, once it has ended
+    std::unique_ptr<asio::posix::stream_descriptor> events;
+    asio::streambuf buffer{kMaxEventBytes};
+    bool joined = false;          // it is one of those who can go on without another
+    bool skip_line = false;       // the rest of a line beyond all bounds
+    bool told_to_end = false;     // by us, so that its end is not its fault
+    std::optional<Report> error;  // what it said was wrong
+  };
+
+  void start_workers() {
+    TcpLoop sockets;
+    std::optional<asio::ip::tcp::acceptor> listener;
+    std::string rendezvous = plan_.rendezvous;
+    if (lab_) {
+      rendezvous = fmt::format("{}:{}", lab_->lab().address(0), kLabPort);
+    } else if (plan_.machines == 1) {
+      listener.emplace(listen_on_loopback(sockets));
+      rendezvous = fmt::format("127.0.0.1:{}", listener->local_endpoint().port());
+    }
+    const std::string secret = plan_.secret.empty() ? make_secret() : plan_.secret;
+    const int all_workers = plan_.machines * plan_.workers;
+    const int servers_here = plan_.machine == 0 ? plan_.servers : 0;
+    const BlasKernels kernels = blas_kernels();
+    for (int local = 0; local < plan_.workers + servers_here; ++local) {
+      const bool serves = local >= plan_.workers;
+      const int rank =
+          serves ? all_workers + local - plan_.workers : plan_.machine * plan_.workers + local;
+      const Pipe events = make_pipe();
+      const int listen_fd = rank == 0 && listener ? listener->native_handle() : -1;
+      std::vector<std::string> environment = {
+          fmt::format("{}={}", kRankVariable, rank),
+          fmt::format("{}={}", kSizeVariable, all_workers + plan_.servers),
+          fmt::format("{}={}", kLocalSizeVariable, plan_.workers),
+          fmt::format("{}={}", kRendezvousVariable, rendezvous),
+          fmt::format("{}={}", kSecretVariable, secret),
+          fmt::format("{}={}", kEventsVariable, events.write_end),
+          fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
+          fmt::format("{}={}", kSettingsVariable, plan_.settings),
+      };
+      // Workers that each start a thread a core stand in each other's way.
+      if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+        const int cores = static_cast<int>(std::thread::hardware_concurrency());
+        environment.push_back(
+            fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
+      }
+      if (kernels.must_be_set) {
+        environment.push_back(fmt::format("{}={}", kBlasKernelsVariable, kernels.name));
+      }
+      if (lab_) environment.push_back(fmt::format("{}={}", kInterfaceVariable, Lab::kInterface));
+      if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
+      if (!plan_.timeline_folder.empty()) {
+        environment.push_back(fmt::format("{}={}", kTimelineVariable, plan_.timeline_folder));
+      }
+
+      const pid_t launcher = ::getpid();
+      const pid_t pid = ::fork();
+      if (pid < 0) throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
+      if (pid == 0) {
+        become_worker(serves ? plan_.server_command : plan_.command, environment, events.write_end,
+                      listen_fd, lab_ ? &lab_->lab() : nullptr, rank, launcher);
+      }
+      ::setpgid(pid, pid);  // here too: whoever is first
+      guardian_.begins(pid);
+      ::close(events.write_end);
+      auto& worker = *workers_.emplace_back(std::make_unique<Worker>());
+      worker.rank = rank;
+      worker.serves = serves;
+      worker.pid = pid;
+      worker.events = std::make_unique<asio::posix::stream_descriptor>(io_, events.read_end);
+      ++running_;
+      ++open_pipes_;
+      read_events(worker);
+    }
+  }
+
+  [[noreturn]] static void become_worker(const std::vector<std::string>& command,
+                                         const std::vector<std::string>& environment, int events_fd,
+                                         int listen_fd, const Lab* lab, int rank, pid_t launcher) {
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != launcher) ::_exit(1);  // it died before we asked to be told
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    for (int signal : kStopSignals) {
+      if (!is_ignored(signal)) ::signal(signal, SIG_DFL);
+    }
+    for (int signal : {SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
+    // A socket or pipe of the launcher or of another worker must not stay open here.
+    ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+    for (int fd : {events_fd, listen_fd}) {
+      if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
+    }
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    ::dup2(nothing, STDIN_FILENO);
+    for (const std::string& variable : environment) ::putenv(const_cast<char*>(variable.c_str()));
+    std::vector<char*> arguments;
+    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    if (lab == nullptr || enter_host(*lab, rank)) {
+      ::execvp(arguments[0], arguments.data());
+    }
+    Job job;
+    job.events_fd = events_fd;
+    report_error(job, Error(fmt::format("cannot run {}: {}", command[0], ::strerror(errno))));
+    ::_exit(127);
+  }
+
+  void read_events(Worker& worker) {
+    asio::async_read_until(*worker.events, worker.buffer, '\n',
+                           [this, &worker](const asio::error_code& error, std::size_t) {
+                             if (error == asio::error::not_found) {  // the buffer is full
+                               worker.buffer.consume(worker.buffer.size());
+                               worker.skip_line = true;
+                               return read_events(worker);
+                             }
+                             if (error) {  // its end
+                               worker.events->close();
+                               --open_pipes_;
+                               return tell_end(worker);
+                             }
+                             std::istream lines(&worker.buffer);
+                             std::string line;
+                             std::getline(lines, line);
+                             if (!std::exchange(worker.skip_line, false)) take_event(worker, line);
+                             read_events(worker);
+                           });
+  }
+
+  void take_event(Worker& worker, const std::string& line) {
+    // The program may be anybody's, so its lines may be anything.
+    const auto event = nlohmann::json::parse(line, nullptr, false);
+    const bool has_kind = event.is_object() && event.contains("event");
+    if (has_kind && event["event"] == "joined") worker.joined = true;
+    if (!has_kind || event["event"] != "error") return on_event_(worker.rank, line);
+    if (worker.error || !event.contains("message") || !event["message"].is_string()) return;
+    worker.error = {event["message"], event.contains("peer_lost") && event["peer_lost"] == true};
+  }
+
+  void wait_for_children() {
+    children_.async_wait([this](const asio::error_code& error, int) {
+      if (error) return;
+      for (const auto& worker : workers_) {
+        if (!worker->status) look_after(*worker);
+      }
+      wait_for_children();
+    });
+  }
+
+  // As long as nobody has waited for an ended worker, its number is not given to another process: its
+  // group, with the children that it may have left, can be killed without hitting anybody else.
+  void look_after(Worker& worker) {
+    siginfo_t end{};
+    const auto id = static_cast<id_t>(worker.pid);
+    if (::waitid(P_PID, id, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0) return;
+    ::kill(-worker.pid, SIGKILL);
+    guardian_.ended(worker.pid);
+    int status = 0;
+    ::waitpid(worker.pid, &status, 0);
+    ended(worker, status);
+  }
+
+  void ended(Worker& worker, int status) {
+    worker.status = status;
+    ended_.push_back(&worker);
+    --running_;
+    tell_end(worker);
+    if (status == 0 || result_.interrupted) return;
+    if (first_to_fail_ == nullptr) {
+      first_to_fail_ = &worker;
+      if (!others_can_go_on()) after(kTimeToNotice, [this] { stop(); });
+    }
+  }
+
+  // Once it has ended and all that it had to say of that has been read.
+  void tell_end(const Worker& worker) {
+    if (!worker.status || worker.events->is_open()) return;
+    if (!on_end_) return;
+    const bool well = *worker.status == 0 || worker.told_to_end;
+    on_end_(worker.rank, well ? "" : describe(worker));
+  }
+
+  // Before all have come together, nobody can do without anybody.
+  bool others_can_go_on() const {
+    return plan_.survives_losses && std::ranges::all_of(workers_, [](const auto& worker) {
+             return worker->serves || worker->joined;
+           });
+  }
+
+  void stop() {
+    signal_all(SIGTERM);
+    after(kTimeToEnd, [this] { signal_all(SIGKILL); });
+  }
+
+  template <class Action>
+  void after(std::chrono::milliseconds delay, Action action) {
+    auto timer = std::make_shared<asio::steady_timer>(io_, delay);
+    timer->async_wait([timer, action](const asio::error_code& error) {
+      if (!error) action();
+    });
+  }
+
+  void signal_all(int signal) {
+    for (const auto& worker : workers_) {
+      if (worker->status) continue;
+      worker->told_to_end = true;
+      ::kill(-worker->pid, signal);
+    }
+  }
+
+  static std::string describe(const Worker& worker) {
+    if (worker.error) return fmt::format("rank {}: {}", worker.rank, worker.error->message);
+    const int status = worker.status.value_or(0);
+    if (WIFSIGNALED(status)) {
+      return fmt::format("rank {} was killed by signal {} ({})", worker.rank, WTERMSIG(status),
+                         ::strsignal(WTERMSIG(status)));
+    }
+    return fmt::format("rank {} exited with status {}", worker.rank, WEXITSTATUS(status));
+  }
+
+  // Whose fault it was: the first to end in trouble of its own, rather than one that lost another.
+  LaunchResult conclude() {
+    if (result_.interrupted) {
+      result_.exit_code = 130;
+      result_.error = "interrupted";
+      return result_;
+    }
+    if (first_to_fail_ == nullptr) return result_;
+    const bool some_ended_well = std::ranges::any_of(
+        workers_, [](const auto& worker) { return !worker->serves && *worker->status == 0; });
+    if (plan_.survives_losses && some_ended_well) {
+      for (const auto& worker : workers_) {
+        if (*worker->status != 0) result_.losses.push_back(describe(*worker));
+      }
+      return result_;
+    }
+    const auto in_own_trouble = [](const Worker* worker) {
+      if (*worker->status == 0) return false;
+      return worker->error ? !worker->error->peer_lost : !worker->told_to_end;
+    };
+    const auto first = std::ranges::find_if(ended_, in_own_trouble);
+    const Worker* culprit = first == ended_.end() ? first_to_fail_ : *first;
+    result_.exit_code = 1;
+    result_.error = describe(*culprit);
+    if (culprit->error == std::nullopt && first_to_fail_->error && culprit != first_to_fail_) {
+      result_.error += "; " + describe(*first_to_fail_);
+    } else {
+      for (const auto& worker : workers_) {
+        if (worker.get() != culprit && worker->error && worker->error->peer_lost) {
+          result_.error += "; " + describe(*worker);
+          break;
+        }
+      }
+    }
+    return result_;
+  }
+
+  const LaunchPlan& plan_;
+  std::optional<LabStay> lab_;  // the last to go
+  const WorkerEvent& on_event_;
+  const WorkerEnd& on_end_;
+  Guardian guardian_;  // before anything that it should not inherit
+  asio::io_context io_{1};
+  asio::signal_set signals_{io_};
+  asio::signal_set children_{io_, SIGCHLD};
+  std::vector<std::unique_ptr<Worker>> workers_;
+  int running_ = 0;
+  int open_pipes_ = 0;
+  std::vector<const Worker*> ended_;  // in that order
+  Worker* first_to_fail_ = nullptr;
+  LaunchResult result_;
+};
+
+}  // namespace
+
+LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event, const WorkerEnd& on_end) {
+  if (plan.command.empty()) throw Error("there is no program to launch", "give one after --");
+  return Launcher(plan, on_event, on_end).run();
+}
+
+std::string make_secret() {
+  std::array<unsigned char, 16> bytes;
+  if (RAND_bytes(bytes.data(), bytes.size()) != 1)
+    throw Error("the system has no randomness to offer");
+  std::string text;
+  for (unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+}  // namespace starling

@@ -1,0 +1,78 @@
+// The launcher: starts a job's workers on this machine, watches over them, and sees to it that none
+// stays behind.
+//
+// - Each worker leads a process group of its own, so that its children end with it.
+// - It gets none of the launcher's open files but its pipe for events and, as rank 0, the socket that
+//   listens.
+// - If one fails, the others get a moment to notice by themselves, then SIGTERM, then SIGKILL.
+//   Workers that can do without one another (survives_losses) go on: then the job has failed only
+//   if no worker ends well.
+// - If the launcher itself dies, however suddenly, the kernel kills its workers (PR_SET_PDEATHSIG),
+//   and a guardian process that sees the launcher's end of a pipe close kills what is left of their
+//   groups.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace starling {
+
+struct LaunchPlan {
+  std::vector<std::string> command;
+  int workers = 1;  // on this machine
+  // Parameter servers: processes of their own, behind the workers, all on machine 0.
+  int servers = 0;
+  std::vector<std::string> server_command;
+  bool survives_losses = false;
+  int machines = 1;        // how many machines run `workers` each
+  int machine = 0;         // which of them this is
+  std::string rendezvous;  // host:port of machine 0; only for more than one machine
+  std::string secret;      // shared by all machines; made up here if there is only one
+  std::chrono::seconds timeout{60};
+  std::string settings;         // handed to the workers, see Job
+  std::string timeline_folder;  // where they leave their parts of the timeline, see Job
+  // A lab to run in, each rank on a host of its own: its name, or a spec (launch/lab.h). Only for one
+  // machine.
+  std::string lab;
+  // Limits of the hosts of a lab of its own: memory of each (0: none), and how many times slower
+  // some are.
+  std::uint64_t host_memory_bytes = 0;
+  std::map<int, double> slow_hosts;
+};
+
+struct LaunchResult {
+  int exit_code = 0;
+  std::string error;         // one line: whose fault, and what it was; empty if all went well
+  bool interrupted = false;  // by Ctrl-C or SIGTERM
+  std::vector<std::string> losses;  // whom the job survived, one line each
+};
+
+// Ends whoever runs one job after another when somebody has stopped one of them. No Error: a run
+// that fails may be passed over, this may not.
+struct Interrupted : std::exception {
+  explicit Interrupted(const LaunchResult& outcome) : exit_code(outcome.exit_code) {}
+  const char* what() const noexcept override { return "interrupted"; }
+
+  int exit_code;
+};
+
+// A line that a worker wrote to its events pipe.
+using WorkerEvent = std::function<void(int rank, std::string_view line)>;
+
+// That a worker has ended, and why if it did not end well or was told to.
+using WorkerEnd = std::function<void(int rank, const std::string& reason)>;
+
+// Runs the job to its end. Throws Error if it cannot even start.
+LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event,
+                    const WorkerEnd& on_end = {});
+
+// A secret that nobody can guess.
+std::string make_secret();
+
+}  // namespace starling

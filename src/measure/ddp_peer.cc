@@ -1,0 +1,53 @@
+#include "measure/ddp_peer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/temporary_folder.h"
+#include "launch/programs.h"
+#include "measure/contestants.h"
+
+namespace starling {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr int kSamples = 60'000;  // of MNIST
+
+}  // namespace
+
+json train_by_ddp(const Settings& settings, LaunchPlan plan,
+                  const std::function<void(const json&)>& on_evaluation) {
+  const TemporaryFolder folder;
+  std::string script = fmt::format(
+      "exec '{}' --rank $STARLING_RANK --store '{}/store' --data '{}' --workers {} --batch {} "
+      "--epochs {} --lr {} --momentum {} --seed {}",
+      sibling_program(kDdpProgram).string(), folder.path().string(), settings.data_folder,
+      settings.workers, settings.batch, std::max(1, static_cast<int>(settings.epochs)), settings.lr,
+      settings.momentum, settings.seed);
+  if (settings.samples > 0) script += fmt::format(" --samples {}", settings.samples);
+  if (const auto target = target_accuracy(settings)) {
+    const int samples = settings.samples > 0 ? std::min(settings.samples, kSamples) : kSamples;
+    const int steps = samples / (settings.batch * settings.workers);
+    script += fmt::format(" --until {} --evaluate-every {}", *target,
+                          std::max(1.0, std::ceil(settings.evaluate_every * steps)));
+  }
+  plan.command = shell_reporting(script);
+  plan.workers = settings.workers;
+  json result;
+  run_contestant(plan, "PyTorch DDP (`make bench` installs what it needs)", [&](const json& event) {
+    const std::string kind = event.value("event", "");
+    if (kind == "evaluation") on_evaluation(event);
+    if (kind == "result") result = event;
+  });
+  if (result.is_null()) throw Error("PyTorch DDP ended without a result");
+  result.erase("event");
+  return result;
+}
+
+}  // namespace starling

@@ -1,0 +1,175 @@
+#include "measure/exchange_bench.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/temporary_folder.h"
+#include "base/units.h"
+#include "exchange/allreduce.h"
+#include "launch/programs.h"
+#include "measure/machine.h"
+#include "report/progress_bar.h"
+
+namespace starling {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kGloo = "starling-peer-gloo";
+constexpr const char* kOpenMpi = "starling-peer-mpi";
+
+// Who was measured: Starling's or a peer's algorithm.
+struct Entry {
+  std::string peer;
+  std::string algorithm;
+  auto operator<=>(const Entry&) const = default;
+};
+
+struct Cell {
+  int workers;
+  std::size_t bytes;
+  Entry who;
+  auto operator<=>(const Cell&) const = default;
+};
+
+using Times = std::map<Cell, std::vector<double>>;
+
+void take_times(const std::string& who, std::vector<std::string> command, int processes,
+                const std::string& lab, Times& times) {
+  LaunchPlan plan;
+  plan.lab = lab;
+  plan.command = std::move(command);
+  plan.workers = processes;
+  plan.timeout = std::chrono::seconds(120);
+  run_contestant(plan, who, [&](const json& event) {
+    if (!event.contains("median_seconds")) return;
+    times[{event["workers"], event["bytes"], {event["peer"], event["algorithm"]}}].push_back(
+        event["median_seconds"]);
+  });
+}
+
+std::string sizes_of(const ExchangeBench& bench) {
+  return fmt::format("{}", fmt::join(bench.sizes_bytes, ","));
+}
+
+void measure_starling(const ExchangeBench& bench, int workers, Times& times) {
+  take_times("starling",
+             {own_program(), "bench", "exchange-worker", "--algorithms",
+              fmt::format("{}", fmt::join(bench.algorithms, ",")), "--bytes", sizes_of(bench),
+              "--seconds", fmt::format("{}", bench.seconds)},
+             workers, bench.lab, times);
+}
+
+void measure_gloo(const ExchangeBench& bench, int workers, Times& times) {
+  for (const char* algorithm : {"ring", "halving-doubling", "bcube"}) {
+    const TemporaryFolder folder;  // where they meet
+    const std::string script = fmt::format(
+        "exec '{}' --rank $STARLING_RANK --size {} --store '{}' --algorithm {} --bytes {} "
+        "--seconds {}",
+        sibling_program(kGloo).string(), workers, folder.path().string(), algorithm,
+        sizes_of(bench), bench.seconds);
+    take_times(fmt::format("gloo {}", algorithm), shell_reporting(script), workers, bench.lab,
+               times);
+  }
+}
+
+// mpirun starts its processes itself, and knows nothing of our hosts.
+void measure_open_mpi(const ExchangeBench& bench, int workers, Times& times) {
+  const std::string script = fmt::format(
+      "exec mpirun --allow-run-as-root --oversubscribe -n {} --mca btl tcp,self --mca pml ob1 "
+      "--mca btl_tcp_if_include lo '{}' --bytes {} --seconds {}",
+      workers, sibling_program(kOpenMpi).string(), sizes_of(bench), bench.seconds);
+  take_times("openmpi", shell_reporting(script), 1, "", times);
+}
+
+Times take_turns(const ExchangeBench& bench) {
+  ProgressBar bar("benchmark");
+  const bool gloo = !bench.no_peers && has_sibling_program(kGloo);
+  const bool mpi = !bench.no_peers && bench.lab.empty() && has_sibling_program(kOpenMpi);
+  if (!bench.no_peers && !bench.lab.empty()) {
+    bar.say("note: Open MPI is not measured in a lab");
+  } else if (!bench.no_peers && !(gloo && mpi)) {
+    bar.say(
+        "note: not all peers are built; `make bench` installs Gloo and Open MPI and builds their "
+        "drivers");
+  }
+  Times times;
+  const std::size_t all = bench.workers.size() * static_cast<std::size_t>(bench.rounds);
+  std::size_t done = 0;
+  for (int workers : bench.workers) {
+    for (int round = 0; round < bench.rounds; ++round) {
+      bar.show(static_cast<double>(done++) / static_cast<double>(all),
+               fmt::format("{} workers, round {} of {}", workers, round + 1, bench.rounds));
+      measure_starling(bench, workers, times);
+      if (gloo) measure_gloo(bench, workers, times);
+      if (mpi) measure_open_mpi(bench, workers, times);
+    }
+  }
+  return times;
+}
+
+BenchResult result_of(const ExchangeBench& bench, const Times& times) {
+  Table table({"workers", "size", "who", "algorithm", "median", "bandwidth", "best peer / this"});
+  json rows = json::array();
+  for (const auto& [cell, values] : times) {
+    const double seconds = median(values);
+    double best_peer = 0;
+    std::string peer_name;
+    for (const auto& [other, peer_values] : times) {
+      if (other.workers != cell.workers || other.bytes != cell.bytes ||
+          other.who.peer == "starling")
+        continue;
+      const double peer_seconds = median(peer_values);
+      if (best_peer == 0 || peer_seconds < best_peer) {
+        best_peer = peer_seconds;
+        peer_name = other.who.peer;
+      }
+    }
+    const bool ours = cell.who.peer == "starling";
+    const bool compared = ours && best_peer > 0 && cell.who.algorithm != "pairwise";
+    json row = {{"workers", cell.workers},
+                {"bytes", cell.bytes},
+                {"peer", cell.who.peer},
+                {"algorithm", cell.who.algorithm},
+                {"median_seconds", seconds},
+                {"bytes_per_second", static_cast<double>(cell.bytes) / seconds}};
+    if (compared) {
+      row["best_peer"] = peer_name;
+      row["ratio"] = best_peer / seconds;
+    }
+    rows.push_back(row);
+    table.add({std::to_string(cell.workers), format_bytes(static_cast<double>(cell.bytes)),
+               cell.who.peer, cell.who.algorithm,
+               format_duration(std::chrono::nanoseconds(static_cast<long>(seconds * 1e9))),
+               format_bytes(static_cast<double>(cell.bytes) / seconds) + "/s",
+               compared ? fmt::format("{:.2f} ({})", best_peer / seconds, peer_name) : ""});
+  }
+  const std::string machine = machine_description();
+  return {.headline = fmt::format("all-reduce of float32 over {}, on {}, median of {} rounds",
+                                  network_description(bench.lab), machine, bench.rounds),
+          .table = table,
+          .remarks =
+              "bandwidth is size / time; a ratio above 1 means that Starling is faster than "
+              "the fastest peer",
+          .numbers = {
+              {"machine", machine}, {"lab", bench.lab}, {"rounds", bench.rounds}, {"rows", rows}}};
+}
+
+}  // namespace
+
+BenchResult bench_exchange(ExchangeBench bench) {
+  if (bench.algorithms == std::vector<std::string>{"all"}) {
+    bench.algorithms.clear();
+    for (const NamedAllreduce& each : kAllreduces) bench.algorithms.emplace_back(each.name);
+    bench.algorithms.emplace_back("pairwise");
+  }
+  for (const std::string& algorithm : bench.algorithms) {
+    if (algorithm != "pairwise") find_allreduce(algorithm);
+  }
+  return result_of(bench, take_turns(bench));
+}
+
+}  // namespace starling

@@ -1,0 +1,103 @@
+#include "measure/exchange_worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "exchange/allreduce.h"
+#include "exchange/collect.h"
+#include "exchange/pairwise.h"
+#include "job/join.h"
+#include "job/worker_events.h"
+#include "runtime/race.h"
+
+namespace starling {
+
+namespace {
+
+constexpr Channel kData{1, Purpose::gradients};
+constexpr Channel kControl{0, Purpose::control};
+
+Task<> run_one(Comm& comm, const std::string& algorithm, std::span<float> values) {
+  if (algorithm == "pairwise") return pairwise_average(comm, kData, values, 1);
+  return find_allreduce(algorithm)(comm, kData, values);
+}
+
+float first_value(int rank, std::size_t i) {
+  return static_cast<float>((rank + static_cast<int>(i % 7)) % 11);
+}
+
+void check_result(Comm& comm, const std::string& algorithm, std::span<const float> values) {
+  for (std::size_t i = 0; i < values.size(); i += 997) {
+    float expected = 0;
+    if (algorithm == "pairwise") {
+      expected = (first_value(comm.rank(), i) + first_value(comm.ring(comm.rank() - 1), i)) / 2;
+    } else {
+      for (int rank = 0; rank < comm.size(); ++rank) expected += first_value(rank, i);
+    }
+    if (values[i] != expected) {
+      throw Error(
+          fmt::format("{} gives {} for {} at element {}", algorithm, values[i], expected, i));
+    }
+  }
+}
+
+class ExchangeWorker {
+ public:
+  explicit ExchangeWorker(const Job& job) : job_(job), member_(join(loop_, job)) {}
+
+  void measure(const std::string& algorithm, std::size_t bytes, double budget_seconds) {
+    std::vector<float> values(bytes / sizeof(float));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = first_value(comm().rank(), i);
+    run(run_one(comm(), algorithm, values));
+    check_result(comm(), algorithm, values);
+    // Sums would grow without bound over a thousand rounds, and denormals or infinities are slow.
+    std::ranges::fill(values, 0.0f);
+
+    const double warm = time_one(algorithm, values);
+    auto rounds =
+        static_cast<std::uint64_t>(std::clamp(budget_seconds / std::max(warm, 1e-6), 5.0, 1000.0));
+    run(broadcast(comm(), kControl, object_bytes(rounds), 0));
+    std::vector<double> times;
+    for (std::uint64_t i = 0; i < rounds; ++i) times.push_back(time_one(algorithm, values));
+    std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+    if (comm().rank() == 0) {
+      report_event(job_, {{"event", "bench"},
+                          {"peer", "starling"},
+                          {"algorithm", algorithm},
+                          {"workers", comm().size()},
+                          {"bytes", bytes},
+                          {"iterations", rounds},
+                          {"median_seconds", times[times.size() / 2]}});
+    }
+  }
+
+ private:
+  Comm& comm() { return member_.comm(); }
+  void run(Task<> task) {
+    loop_.run(within(loop_, loop_.now() + job_.timeout, "a benchmark round", std::move(task)));
+  }
+  double time_one(const std::string& algorithm, std::span<float> values) {
+    run(barrier(comm(), kControl));
+    const Time begin = loop_.now();
+    run(run_one(comm(), algorithm, values));
+    return std::chrono::duration<double>(loop_.now() - begin).count();
+  }
+
+  Job job_;
+  TcpLoop loop_;
+  Membership member_;
+};
+
+}  // namespace
+
+void time_exchanges(const Job& job, const ExchangeWork& work) {
+  ExchangeWorker worker(job);
+  for (const std::string& algorithm : work.algorithms) {
+    for (std::size_t bytes : work.sizes_bytes) worker.measure(algorithm, bytes, work.seconds);
+  }
+}
+
+}  // namespace starling

@@ -1,0 +1,53 @@
+#include "measure/grids.h"
+
+#include <vector>
+
+#include "base/whole_file.h"
+#include "report/run_report.h"
+
+namespace starling {
+
+namespace {
+
+std::string paragraph(const std::string& text) { return text.empty() ? "" : text + "\n\n"; }
+
+void save(const MeasuredGrid& measured, const std::filesystem::path& folder) {
+  const auto write = [&](const char* name, const std::string& text) {
+    write_whole_file(folder / name, text);
+  };
+  std::error_code shown_by_write;
+  std::filesystem::create_directories(folder, shown_by_write);
+  write("table.md", measured.markdown());
+  write("table.csv", measured.table.csv());
+  write("table.json", measured.rows.dump(2) + "\n");
+  if (measured.plot) {
+    const std::string svg = measured.plot->svg();
+    write("plot.svg", svg);
+    write_png(svg, folder / "plot.png");
+  }
+}
+
+void report_on_all(const GridProgress& progress, const std::filesystem::path& folder) {
+  std::vector<RunData> runs;
+  for (const std::filesystem::path& run : progress.done()) runs.push_back(read_run(run));
+  write_report(report_on(runs, 0), folder / "report");
+}
+
+}  // namespace
+
+std::string MeasuredGrid::text() const {
+  return paragraph(headline) + table.text() + "\n" + paragraph(remarks);
+}
+
+std::string MeasuredGrid::markdown() const {
+  return paragraph(headline) + table.markdown() + (remarks.empty() ? "" : "\n" + remarks + "\n");
+}
+
+MeasuredGrid measure_and_save(const Grid& grid, const MeasureOptions& options) {
+  MeasuredGrid measured = grid.measure(options);
+  save(measured, options.folder);
+  if (!options.progress->done().empty()) report_on_all(*options.progress, options.folder);
+  return measured;
+}
+
+}  // namespace starling

@@ -1,0 +1,92 @@
+// The grids of `starling measure`, one file each. A grid is a set of runs that end side by side in
+// one table.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "measure/grid_progress.h"
+#include "report/plot.h"
+#include "report/table.h"
+#include "strategy/settings.h"
+
+namespace starling {
+
+// What is asked for; only what goes with the grid is set.
+struct MeasureOptions {
+  // The settings that are asked for, over the grid's own defaults; the grid checks them.
+  std::function<Settings(Settings defaults)> settings_over;
+  std::filesystem::path folder;  // each run has its own in it
+  std::optional<int> workers;
+  std::optional<std::string> slow;
+  std::string lab;                   // each run in one of its own, see launch/lab.h
+  GridProgress* progress = nullptr;  // the grid says how many runs it expects
+};
+
+struct MeasuredGrid {
+  Table table;
+  nlohmann::json rows;                                   // the same, as numbers
+  nlohmann::json conditions = nlohmann::json::object();  // what holds for all rows
+  std::string headline = {};                             // what was measured,
+  std::string remarks = {};                              // and what is to be seen in the table
+  std::optional<Plot> plot = {};
+
+  std::string text() const;      // all in words, for a terminal
+  std::string markdown() const;  // and for a page
+};
+
+// The pair-wise averaging paper's table 2, repeated.
+MeasuredGrid measure_paper(const MeasureOptions& options);
+// Every named system on the same data.
+MeasuredGrid measure_systems(const MeasureOptions& options);
+// Bytes against accuracy of pairwise averaging, over its settings.
+MeasuredGrid measure_tradeoff(const MeasureOptions& options);
+// Who reaches an accuracy first over slow links, PyTorch DDP among them.
+MeasuredGrid measure_race(const MeasureOptions& options);
+// What each schedule makes of one slow worker, in the simulator.
+MeasuredGrid measure_slow(const MeasureOptions& options);
+
+struct Grid {
+  const char* name;
+  MeasuredGrid (*measure)(const MeasureOptions&);
+  // Which options go with it.
+  bool takes_settings;
+  bool takes_workers;
+  bool takes_slow;
+};
+
+inline constexpr Grid kGrids[] = {
+    {.name = "paper",
+     .measure = measure_paper,
+     .takes_settings = true,
+     .takes_workers = false,
+     .takes_slow = false},
+    {.name = "systems",
+     .measure = measure_systems,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_slow = false},
+    {.name = "tradeoff",
+     .measure = measure_tradeoff,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_slow = false},
+    {.name = "race",
+     .measure = measure_race,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_slow = false},
+    {.name = "slow",
+     .measure = measure_slow,
+     .takes_settings = false,
+     .takes_workers = true,
+     .takes_slow = true},
+};
+
+// Leaves the table, its plot and a report on all runs in the options' folder.
+MeasuredGrid measure_and_save(const Grid& grid, const MeasureOptions& options);
+
+}  // namespace starling

@@ -1,0 +1,52 @@
+#include "measure/live_view.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace starling {
+
+namespace {
+
+// An address that others can reach asks for one.
+std::string token_for(const LiveAddress& address) {
+  if (address.is_loopback()) return "";
+  const char* chosen = std::getenv("STARLING_LIVE_TOKEN");
+  if (chosen == nullptr) return make_secret();
+  if (std::string_view(chosen).size() < 16) {
+    throw Error("STARLING_LIVE_TOKEN has fewer than 16 characters",
+                "make one with `openssl rand -hex 16`, or leave it out to get one");
+  }
+  return chosen;
+}
+
+}  // namespace
+
+LiveView::LiveView(const TrainingPlan& plan, const std::filesystem::path& folder, RunBar& bar) {
+  if (!plan.live) return;
+  const Settings& settings = plan.settings;
+  const bool is_named = plan.label != settings.strategy;
+  run_.emplace(LiveRun::About{.name = folder.filename(),
+                              .workers = settings.workers,
+                              .servers = plan.launch.servers,
+                              .settings = {{"system", is_named ? plan.label : ""},
+                                           {"strategy", settings.strategy},
+                                           {"workers", settings.workers},
+                                           {"servers", plan.launch.servers},
+                                           {"model", settings.model},
+                                           {"data", settings.data},
+                                           {"epochs", settings.epochs},
+                                           {"batch", settings.batch},
+                                           {"lr", settings.lr}}},
+               [begin = std::chrono::steady_clock::now()] {
+                 const auto now = std::chrono::steady_clock::now();
+                 return std::chrono::duration<double>(now - begin).count();
+               });
+  server_.emplace(*plan.live, token_for(*plan.live), *run_);
+  bar.say("live page: " + server_->url());
+}
+
+}  // namespace starling

@@ -1,0 +1,75 @@
+#include "measure/training_bench.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/units.h"
+#include "measure/ddp_peer.h"
+#include "measure/machine.h"
+#include "measure/training_run.h"
+
+namespace starling {
+
+namespace {
+
+using nlohmann::json;
+
+double measure_starling(const TrainingBench& bench, const std::filesystem::path& folder) {
+  std::filesystem::remove_all(folder);
+  TrainingPlan plan{bench.settings, folder, "starling"};
+  plan.launch.lab = bench.lab;
+  const json summary = run_training(plan);
+  std::filesystem::remove_all(folder);
+  return summary["samples_per_second"];
+}
+
+double measure_ddp(const TrainingBench& bench) {
+  LaunchPlan plan;
+  plan.lab = bench.lab;
+  return train_by_ddp(bench.settings, plan, [](const json&) {})["samples_per_second"];
+}
+
+}  // namespace
+
+BenchResult bench_training(TrainingBench bench) {
+  Settings& settings = bench.settings;
+  settings.strategy = "allreduce";
+  settings.model = "mnist-cnn";  // the one that the driver knows
+  settings.data = "mnist";
+  check_settings(settings);
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("starling-bench-{}", ::getpid());
+  std::vector<double> ours, ddp;
+  for (int round = 0; round < bench.rounds; ++round) {
+    ours.push_back(measure_starling(bench, folder));
+    ddp.push_back(measure_ddp(bench));
+  }
+  const double ratio = median(ours) / median(ddp);
+  Table table({"who", "samples/s (median)", "rounds"});
+  const auto row = [&](const char* who, const std::vector<double>& values) {
+    std::vector<std::string> each;
+    for (double value : values) each.push_back(format_count(value));
+    table.add({who, format_count(median(values)), fmt::format("{}", fmt::join(each, " / "))});
+  };
+  row("starling, ring all-reduce", ours);
+  row("PyTorch DDP over gloo", ddp);
+  const std::string machine = machine_description();
+  return {.headline =
+              fmt::format("mnist-cnn, {} workers, batch {} each, over {}, on {}", settings.workers,
+                          settings.batch, network_description(bench.lab), machine),
+          .table = table,
+          .remarks = fmt::format("starling / DDP: {:.2f}", ratio),
+          .numbers = {{"machine", machine},
+                      {"workers", settings.workers},
+                      {"batch", settings.batch},
+                      {"lab", bench.lab},
+                      {"starling_samples_per_second", ours},
+                      {"ddp_samples_per_second", ddp},
+                      {"ratio", ratio}}};
+}
+
+}  // namespace starling

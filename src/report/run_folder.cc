@@ -1,0 +1,123 @@
+#include "report/run_folder.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <string.h>
+
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/whole_file.h"
+#include "report/run_data.h"
+
+namespace starling {
+
+namespace {
+
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kNetwork = "network.jsonl";
+
+}  // namespace
+
+RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
+    : path_(std::move(path)) {
+  if (std::filesystem::exists(path_ / "summary.json")) {
+    throw Error(fmt::format("{} holds a finished run", path_.string()),
+                "choose another folder with --run");
+  }
+  std::error_code error;
+  created_ = std::filesystem::create_directories(path_, error);
+  if (error) {
+    throw Error(fmt::format("cannot make the folder {}: {}", path_.string(), error.message()),
+                "choose another one with --run");
+  }
+  write_whole_file(path_ / "settings.toml", write_settings(settings));
+  for (const auto& [file, name] : {std::pair{&metrics_, kMetrics}, {&network_, kNetwork}}) {
+    file->open(path_ / name);
+    if (!*file) {
+      throw Error(fmt::format("cannot write {}: {}", (path_ / name).string(), ::strerror(errno)),
+                  "choose another folder with --run");
+    }
+  }
+  TensorBoardLog::remove_from(path_);  // those of a run that was cut off here before
+  tensorboard_.emplace(path_);
+}
+
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  if (created_ && !used_) std::filesystem::remove_all(path_, ignored);
+}
+
+void RunFolder::record(int rank, const nlohmann::json& event) {
+  const std::string kind = event.value("event", "");
+  nlohmann::json row = event;
+  row.erase("event");
+  used_ = true;
+  if (kind == "progress" || kind == "evaluation") {
+    append(metrics_, kMetrics, row);
+    step_ = static_cast<std::int64_t>(number_in(event, "step"));
+    log_scalar("loss/training", event, "loss");
+    log_scalar("loss/test", event, "test_loss");
+    log_scalar("accuracy/test", event, "accuracy");
+    log_scalar("workers/spread", event, "spread");
+    log_scalar("speed/samples_per_second", event, "samples_per_second");
+  } else if (kind == "network") {
+    row["rank"] = rank;
+    append(network_, kNetwork, row);
+    const nlohmann::json sent = {{"sent", wire_in(event.value("sent", nlohmann::json()))}};
+    log_scalar(fmt::format("bytes_sent/rank_{}", rank), sent, "sent");
+  }
+}
+
+void RunFolder::append(std::ofstream& file, const char* name, const nlohmann::json& row) {
+  file << row.dump() << "\n" << std::flush;
+  if (!file) {
+    miss(fmt::format("{} is not complete: {}", (path_ / name).string(), ::strerror(errno)));
+  }
+}
+
+void RunFolder::miss(const std::string& what) {
+  if (missing_.empty()) missing_ = what;
+}
+
+void RunFolder::log_scalar(const std::string& tag, const nlohmann::json& event, const char* key) {
+  if (!event.contains(key) || !event[key].is_number()) return;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  tensorboard_->scalar(tag, event[key].get<double>(), step_,
+                       std::chrono::duration<double>(now).count());
+  if (!tensorboard_->is_complete()) {
+    miss(fmt::format("the TensorBoard log in {} is not complete: {}", path_.string(),
+                     ::strerror(errno)));
+  }
+}
+
+void RunFolder::finish(const nlohmann::json& summary) {
+  used_ = true;
+  for (const auto& [who, what] : {std::pair{"servers", "gradients"}, {"mixing", "models"}}) {
+    if (!summary.contains(who)) continue;
+    std::string histogram = fmt::format("staleness,{}\n", what);
+    std::size_t staleness = 0;
+    for (const nlohmann::json& count : summary[who]["staleness_histogram"]) {
+      histogram += fmt::format("{},{}\n", staleness++, count.dump());
+    }
+    write_whole_file(path_ / "staleness.csv", histogram);
+  }
+  // Its presence says that the run is complete.
+  write_whole_file(path_ / "summary.json", summary.dump(2) + "\n");
+  if (!missing_.empty()) throw Error(missing_, "the model and summary.json are");
+}
+
+std::filesystem::path fresh_run_path(const std::string& what) {
+  const std::string name =
+      fmt::format("{:%Y-%m-%d-%H%M%S}-{}", fmt::localtime(std::time(nullptr)), what);
+  std::filesystem::path path = std::filesystem::path("runs") / name;
+  for (int i = 2; std::filesystem::exists(path); ++i) {
+    path = std::filesystem::path("runs") / fmt::format("{}-{}", name, i);
+  }
+  return path;
+}
+
+}  // namespace starling

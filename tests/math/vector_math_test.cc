@@ -1,0 +1,87 @@
+// The vector loops beside plain ones, at every length around a vector register's and beyond.
+#include "math/vector_math.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/random.h"
+
+namespace starling {
+namespace {
+
+std::vector<std::size_t> lengths() {
+  std::vector<std::size_t> all = {1000, 4095, 4096, 4097, 10'001};
+  for (std::size_t length = 0; length <= 70; ++length) all.push_back(length);
+  return all;
+}
+
+std::vector<float> some(std::size_t count, std::uint64_t seed) {
+  Random random{seed, count};
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(random.uniform(-1, 1));
+  return values;
+}
+
+// into[i] = expected(into[i], x[i]), for all lengths, and nothing behind.
+template <class Operation, class Expected>
+void expect_each(const Operation& operation, const Expected& expected) {
+  for (std::size_t length : lengths()) {
+    std::vector<float> into = some(length + 1, 1);
+    const std::vector<float> before = into, x = some(length, 2);
+    operation(std::span(into).first(length), std::span<const float>(x));
+    for (std::size_t i = 0; i < length; ++i) {
+      ASSERT_NEAR(into[i], expected(before[i], x[i]), 2e-7) << i << " of " << length;
+    }
+    ASSERT_EQ(into.back(), before.back()) << length;
+  }
+}
+
+TEST(VectorMath, Adds) {
+  expect_each([](auto into, auto x) { add(into, x); }, [](float a, float b) { return a + b; });
+}
+
+TEST(VectorMath, Averages) {
+  expect_each([](auto into, auto x) { average(into, x); },
+              [](float a, float b) { return (a + b) / 2; });
+}
+
+TEST(VectorMath, Blends) {
+  expect_each([](auto into, auto x) { blend(into, x, 0.3f); },
+              [](float a, float b) { return 0.7f * a + 0.3f * b; });
+}
+
+TEST(VectorMath, Scales) {
+  expect_each([](auto into, auto) { scale(into, -1.5f); },
+              [](float a, float) { return -1.5f * a; });
+}
+
+TEST(VectorMath, SubtractsScaled) {
+  expect_each([](auto into, auto x) { subtract_scaled(into, x, 0.3f); },
+              [](float a, float b) { return a - 0.3f * b; });
+}
+
+TEST(VectorMath, SubtractsScaledAndCopiesAlsoOntoWhatItSubtracts) {
+  for (std::size_t length : lengths()) {
+    std::vector<float> into = some(length, 1), expected = into, x = some(length, 2);
+    subtract_scaled(expected, x, 0.3f);
+    subtract_scaled(into, x, 0.3f, x);
+    EXPECT_EQ(into, expected) << length;
+    EXPECT_EQ(x, expected) << length;
+  }
+}
+
+TEST(VectorMath, MeasuresDistances) {
+  for (std::size_t length : lengths()) {
+    const std::vector<float> a = some(length, 1), b = some(length, 2);
+    double expected = 0;
+    for (std::size_t i = 0; i < length; ++i) {
+      expected += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    }
+    EXPECT_NEAR(squared_distance(a, b), expected, 1e-5 * expected) << length;
+  }
+}
+
+}  // namespace
+}  // namespace starling
