@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,7 @@ class Desk : private TcpLoop, public Comm {
     const std::size_t bytes = fragment_bytes(header.remaining_bytes);
     const auto place = inbox.place(header, bytes);
     if (!place) return false;
-    std::ranges::fill(*place, value);
+    std::memset(place->data(), static_cast<int>(value), place->size());
     inbox.landed(header, bytes);
     return true;
   }
