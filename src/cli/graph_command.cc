@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -75,16 +74,8 @@ std::string_view weights_name(const Graph& graph) {
   return graph.symmetric() ? "Metropolis" : "plain mean";
 }
 
-// Exact agreement takes all of the graph's rounds: one for a mesh, log2 n for the exponential
-// graph. Nothing if the workers never agree.
-std::optional<std::uint64_t> rounds_to_shrink_tenfold(const Findings& found) {
-  if (found.contraction >= 1) return std::nullopt;
-  if (found.contraction <= 0) return found.graph.rounds();
-  return static_cast<std::uint64_t>(std::ceil(std::log(10) / -std::log(found.contraction)));
-}
-
 std::string rounds_text(const Findings& found) {
-  const auto rounds = rounds_to_shrink_tenfold(found);
+  const auto rounds = rounds_to_shrink_tenfold(found.contraction, found.graph.rounds());
   return rounds ? format_count(static_cast<double>(*rounds)) : "never";
 }
 
@@ -163,7 +154,7 @@ Table degrees(const Graph& graph) {
 }
 
 nlohmann::json summary(const std::string& name, const Findings& found) {
-  const auto rounds = rounds_to_shrink_tenfold(found);
+  const auto rounds = rounds_to_shrink_tenfold(found.contraction, found.graph.rounds());
   return {{"graph", name},
           {"workers", found.graph.size()},
           {"rounds", found.graph.rounds()},

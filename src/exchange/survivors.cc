@@ -113,8 +113,9 @@ Task<> even_out(Comm& comm, int lead, int rank, std::span<float> values, Status 
 }  // namespace
 
 Task<> mean_of_survivors(Comm& comm, int workers, std::span<float> values, float share) {
+  // Not even a lead that is lost already is passed over: others may have followed it, and wait to
+  // hear what we have of it.
   for (int lead = 0; lead < workers; ++lead) {
-    if (comm.is_lost(lead)) continue;
     if (lead == comm.rank()) {
       co_await lead_mean(comm, workers, values, share);
       co_return;

@@ -190,4 +190,10 @@ double contraction(std::span<const Matrix> rounds) {
   return std::min(1.0, std::pow(largest_eigenvalue(std::move(product)), per_round));
 }
 
+std::optional<std::uint64_t> rounds_to_shrink_tenfold(double contraction, std::uint64_t rounds) {
+  if (contraction >= 1) return std::nullopt;
+  if (contraction <= 0) return rounds;
+  return static_cast<std::uint64_t>(std::ceil(std::log(10) / -std::log(contraction)));
+}
+
 }  // namespace starling

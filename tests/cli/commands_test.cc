@@ -103,6 +103,7 @@ TEST(Graph, SaysHowFastItBringsWorkersTogether) {
   const Ran ran = starling_program({"graph", "window", "--workers", "6", "--json"});
   ASSERT_EQ(ran.status, "exit 0") << ran.err;
   EXPECT_NEAR(json::parse(ran.out)["spectral_gap"].get<double>(), 0.13397, 1e-4) << ran.out;
+  EXPECT_EQ(json::parse(ran.out)["rounds_to_shrink_tenfold"], 17) << ran.out;
   const Ran all = starling_program({"graph"});
   for (const char* name : {"window", "closed-ring", "exponential", "tree", "star", "mesh"}) {
     EXPECT_NE(all.out.find(name), std::string::npos) << all.out;

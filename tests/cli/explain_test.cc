@@ -87,6 +87,14 @@ TEST(Explain, ShowsThatTwoPassesOfThreeAreTheMeanOfAll) {
   EXPECT_EQ(rounds[1], (json{"(b+c+a)/3", "(c+a+b)/3", "(a+b+c)/3"}));
 }
 
+TEST(Explain, ShortensFractions) {
+  const json two = explained({"pairwise", "--workers", "2", "--rounds", "3"})["rounds"];
+  EXPECT_EQ(two[3], (json{"(b+a)/2", "(a+b)/2"})) << "and not 4 of each in 8";
+  const json three =
+      explained({"pairwise", "--workers", "3", "--passes", "2", "--rounds", "2"})["rounds"];
+  EXPECT_EQ(three[2], three[1]) << "the mean of equals";
+}
+
 TEST(Explain, ShowsPairwiseAveragingInNumbers) {
   const json iterations =
       explained({"pairwise", "--values", "0/4/8", "--rounds", "2"})["iterations"];

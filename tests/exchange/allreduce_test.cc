@@ -183,6 +183,17 @@ INSTANTIATE_TEST_SUITE_P(All, AllreduceTest, testing::ValuesIn(kAllreduces), [](
   return name;
 });
 
+// Whose sums are formed in one place are formed as a loop over the ranks would.
+TEST(Allreduce, NaiveAndScatterReduceAddInTheOrderOfRanks) {
+  const Vectors before = random_vectors(5, 1001, 6);
+  std::vector<float> sum = before[0];
+  for (std::size_t rank = 1; rank < before.size(); ++rank) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[rank][i];
+  }
+  EXPECT_EQ(reduce(naive_allreduce, before)[0], sum);
+  EXPECT_EQ(reduce(scatter_reduce_allreduce, before)[0], sum);
+}
+
 TEST(FindAllreduce, NamesThoseThereAre) {
   EXPECT_EQ(find_allreduce("ring"), ring_allreduce);
   for (const char* beginning : {"", "n", "rin"}) EXPECT_THROW(find_allreduce(beginning), Error);

@@ -36,6 +36,25 @@ TEST(Broadcast, BringsTheRootsBytesToEveryRank) {
   }
 }
 
+TEST(Broadcast, ReachesNobodyTwiceAndNotTheRoot) {
+  for (int size : {1, 2, 3, 5, 8, 13}) {
+    for (int root = 0; root < size; ++root) {
+      Cluster cluster(size);
+      cluster.run([&](Comm& comm) -> Task<> {
+        return [](Comm& c, int from) -> Task<> {
+          int number = 0;
+          co_await broadcast(c, kChannel, object_bytes(number), from);
+        }(comm, root);
+      });
+      std::uint64_t sent = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        sent += cluster.comm(rank).ledger().total(Direction::sent).payload;
+      }
+      EXPECT_EQ(sent, sizeof(int) * static_cast<std::uint64_t>(size - 1)) << size << " " << root;
+    }
+  }
+}
+
 TEST(Gather, CollectsThePiecesInTheOrderOfRanks) {
   for (int size : {1, 2, 5, 8}) {
     const int root = size - 1;

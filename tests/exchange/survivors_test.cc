@@ -128,6 +128,27 @@ TEST(MeanOfSurvivors, DoesWithoutThoseWhoWereLostBefore) {
   }
 }
 
+Task<> come_late(Comm& comm, Time time, std::span<float> values) {
+  co_await sleep_until(comm.loop(), time);
+  co_await mean_of_survivors(comm, comm.size(), values, 1);
+}
+
+// Some wait for the lead's answer while others do not even know of the exchange.
+TEST(MeanOfSurvivors, ALossBeforeTheLastOnesComeLeavesTheOthersWithTheSameModel) {
+  for (int late : {1, 2, 3}) {
+    Flock flock(4, 101, {{1e9, 10us}, {}});
+    flock.cluster.crash(0, 1ms);
+    const auto errors = flock.cluster.try_run([&](Comm& comm) {
+      return come_late(comm, comm.rank() == late ? 2ms : 0ms,
+                       flock.values[static_cast<std::size_t>(comm.rank())]);
+    });
+    for (const auto& error : errors) EXPECT_FALSE(error);
+    for (std::size_t rank : {1, 2, 3}) {
+      EXPECT_LT(difference(flock.values[rank], flock.mean_of({1, 2, 3})), 1e-6) << late;
+    }
+  }
+}
+
 // A crash at any time: in the middle of what is sent, received or handed out. Whoever is left has
 // the same, with or without the lost one's, and nobody waits for ever.
 TEST(MeanOfSurvivors, ALossAtAnyTimeLeavesTheOthersWithTheSameModel) {

@@ -20,5 +20,14 @@ TEST(GridProgress, CountsRunsAndTheShareOfTheOneUnderWay) {
   EXPECT_EQ(progress.done(), (std::vector<std::filesystem::path>{"a/first", "a/second"}));
 }
 
+TEST(GridProgress, LearnsNothingOfTheTimeFromRunsThatWereMeasuredBefore) {
+  GridProgress progress("a grid");
+  progress.expect(4);
+  progress.begin("first");
+  progress.end("a/first", true);
+  progress.begin("second");
+  EXPECT_EQ(progress.describe(0), "2 of 4: second");
+}
+
 }  // namespace
 }  // namespace starling

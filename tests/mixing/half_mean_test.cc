@@ -58,7 +58,8 @@ TEST(HalfMeanOf, WeightsBeyondTheRangeOfAHalfIsTheirMean) {
 
 TEST(HalfMeanOf, WhatDivergedShows) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  std::vector<std::vector<float>> weights = {{kInfinity, 1}, {2, std::nanf("")}, {3, 1}};
+  std::vector<std::vector<float>> weights = {
+      {kInfinity, 1, 1e6f}, {2, std::nanf(""), 1e6f}, {3, 1, 1e6f}};
   Cluster cluster(3);
   cluster.run([&](Comm& comm) {
     return half_mean_of_all(comm, kChannel, weights[static_cast<std::size_t>(comm.rank())]);
@@ -66,6 +67,7 @@ TEST(HalfMeanOf, WhatDivergedShows) {
   for (const auto& each : weights) {
     EXPECT_EQ(each[0], kInfinity);
     EXPECT_TRUE(std::isnan(each[1]));
+    EXPECT_NEAR(each[2], 1e6f, 1e3f) << "the range is that of the others";
   }
 }
 

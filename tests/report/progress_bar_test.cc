@@ -37,7 +37,7 @@ bool comes_back(const std::function<void()>& action) {
     ::_exit(0);
   }
   int status = 0;
-  const bool back = wait_until(30s, [&] { return ::waitpid(child, &status, WNOHANG) == child; });
+  const bool back = wait_until(8s, [&] { return ::waitpid(child, &status, WNOHANG) == child; });
   if (!back) {
     ::kill(child, SIGKILL);
     ::waitpid(child, &status, 0);

@@ -57,6 +57,14 @@ TEST_F(RunFolderTest, IsNotLeftBehindByARunInWhichNothingHappened) {
   EXPECT_TRUE(fs::exists(path_)) << "it was there before";
 }
 
+TEST_F(RunFolderTest, OfARunThatWasCutOffStays) {
+  {
+    RunFolder folder(path_, {});
+    folder.record(0, progress(7));
+  }
+  EXPECT_EQ(json::parse(file_text(path_ / "metrics.jsonl"))["step"], 7);
+}
+
 TEST_F(RunFolderTest, HasNoSummaryIfThereIsNoSpaceForIt) {
   RunFolder folder(path_, {});
   const json summary = {{"text", std::string(10'000, 'x')}};

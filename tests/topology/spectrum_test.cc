@@ -229,6 +229,18 @@ TEST(Contraction, HoldsForDirectedGraphsWhereSomeAreHeardMore) {
   }
 }
 
+TEST(RoundsToShrinkTenfold, AreAsManyAsItTakesToPassATenth) {
+  EXPECT_EQ(rounds_to_shrink_tenfold(0.05, 1), 1u);
+  EXPECT_EQ(rounds_to_shrink_tenfold(0.5, 1), 4u);  // an eighth is too much, a sixteenth is not
+  EXPECT_EQ(rounds_to_shrink_tenfold(0.99, 1), 230u);
+}
+
+TEST(RoundsToShrinkTenfold, AreAllRoundsWhereTheWorkersThenAgreeAndNoNumberWhereTheyNeverDo) {
+  EXPECT_EQ(rounds_to_shrink_tenfold(0, 1), 1u);
+  EXPECT_EQ(rounds_to_shrink_tenfold(0, 3), 3u);
+  EXPECT_EQ(rounds_to_shrink_tenfold(1, 3), std::nullopt);
+}
+
 TEST(ContractionDeathTest, StopsOnWhatDoesNotMix) {
   EXPECT_DEATH(contraction({}), "nothing to mix");
   EXPECT_DEATH(contraction(Rounds{Matrix{{1, 1}, {0, 0.5}}}), "neither rows nor columns");

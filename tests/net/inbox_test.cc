@@ -1,0 +1,76 @@
+// What the inbox keeps for whom, without a socket.
+#include "net/inbox.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/error_of.h"
+#include "tests/net/channels.h"
+#include "tests/net/desk.h"
+
+namespace starling {
+namespace {
+
+using Kind = FrameHeader::Kind;
+
+// Fragments of one message each that find room.
+int put_while_there_is_room(Desk& desk) {
+  int count = 0;
+  while (count < 1000 && desk.put(kOne, kFragmentBytes)) ++count;
+  return count;
+}
+
+TEST(Inbox, HasRoomAgainForAsMuchAsWasTaken) {
+  Desk desk;
+  auto wait = desk.receive(1, kTwo, Bytes());
+  const int fit = put_while_there_is_room(desk);
+  ASSERT_GT(fit, 100);
+  ASSERT_LT(fit, 1000);
+  std::vector<std::byte> in(kFragmentBytes);
+  for (int i = 0; i < fit; ++i) {
+    const auto receive = desk.receive(1, kOne, Bytes(in));
+    ASSERT_TRUE(receive.done()) << "it was here";
+  }
+  EXPECT_EQ(put_while_there_is_room(desk), fit);
+}
+
+// The first fragment said how long the message is; the second one claims more.
+TEST(Inbox, RefusesAFragmentThatIsLongerThanItsMessage) {
+  for (const bool is_posted : {true, false}) {
+    Desk desk;
+    std::vector<std::byte> in(kFragmentBytes + 10);
+    auto wait = desk.receive(1, kTwo, Bytes());
+    std::optional<Receive> receive;
+    if (is_posted) receive.emplace(desk, 1, kOne, Bytes(in));
+    ASSERT_TRUE(desk.put(kOne, in.size()));
+    EXPECT_EQ(error_of([&] { desk.put(kOne, 11); }),
+              is_posted ? "rank 1 broke the protocol in a test"
+                        : "a message is longer than its first fragment said");
+  }
+}
+
+TEST(Inbox, AsksForAHoldOfWhatTakesTheSpaceAndForItsResumption) {
+  Desk desk;
+  auto wait = desk.receive(1, kTwo, Bytes());
+  while (desk.told.empty()) ASSERT_TRUE(desk.put(kOne, kFragmentBytes));
+  ASSERT_TRUE(desk.put(kOne, kFragmentBytes)) << "it was under way";
+  EXPECT_EQ(desk.told, (decltype(desk.told){{Kind::hold, kOne.id}})) << "once";
+  std::vector<std::byte> in(kFragmentBytes);
+  { const auto receive = desk.receive(1, kOne, Bytes(in)); }
+  EXPECT_EQ(desk.told, (decltype(desk.told){{Kind::hold, kOne.id}, {Kind::resume, kOne.id}}));
+}
+
+TEST(Inbox, PutsTheRestBehindWhatItHasKept) {
+  Desk desk;
+  auto wait = desk.receive(1, kTwo, Bytes());
+  std::vector<std::byte> in(kFragmentBytes + 10), expected(in.size(), std::byte{1});
+  ASSERT_TRUE(desk.put(kOne, in.size(), std::byte{1}));
+  const auto receive = desk.receive(1, kOne, Bytes(in));
+  ASSERT_FALSE(receive.done());
+  ASSERT_TRUE(desk.put(kOne, 10, std::byte{2}));
+  EXPECT_TRUE(receive.done());
+  std::fill(expected.end() - 10, expected.end(), std::byte{2});
+  EXPECT_EQ(in, expected);
+}
+
+}  // namespace
+}  // namespace starling
