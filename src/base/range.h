@@ -22,8 +22,9 @@ inline Range part(std::size_t elements, std::size_t parts, std::size_t index) {
   return {begin, begin + base + (index < longer ? 1 : 0)};
 }
 
-template <class T>
-std::span<T> part_of(std::span<T> values, int parts, int index) {
+// The same of a span or a Vector.
+template <class Values>
+Values part_of(Values values, int parts, int index) {
   const Range range =
       part(values.size(), static_cast<std::size_t>(parts), static_cast<std::size_t>(index));
   return values.subspan(range.begin, range.size());

@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/half.h"
 
 namespace starling {
 
@@ -78,37 +79,25 @@ std::unique_ptr<Codec> make_top_k(const CodecSettings& settings);
 // Codes are little-endian and written as they are in memory.
 static_assert(std::endian::native == std::endian::little);
 
-// The bits of |value|. They order as magnitudes do: zero, finite, infinity, NaN.
-inline std::uint32_t magnitude_bits(float value) {
-  return std::bit_cast<std::uint32_t>(value) & 0x7fffffff;
-}
-inline constexpr std::uint32_t kInfinityBits = 0x7f800000;
-
-// a < b ? yes : no, for a and b below 2^31, without a branch or an unsigned comparison: of those a
-// compiler makes no vector code, or slow code.
-inline std::uint32_t if_less(std::uint32_t a, std::uint32_t b, std::uint32_t yes,
-                             std::uint32_t no) {
-  return no ^ ((yes ^ no) & (0 - ((a - b) >> 31)));
-}
-
 // What a float leaves when `sent` went in its place. Infinity minus infinity would be NaN.
 inline float residual(float value, float sent) {
   return std::bit_cast<float>(
       if_less(magnitude_bits(value), kInfinityBits, std::bit_cast<std::uint32_t>(value - sent), 0));
 }
 
-// The upper half of a float: all of its range, eight bits of its precision. Rounds to nearest, ties
-// to even; what would round to infinity stays finite, as the residual could not make up for it.
-inline std::uint16_t to_bfloat(float value) {
-  const std::uint32_t sign = std::bit_cast<std::uint32_t>(value) >> 16 & 0x8000;
-  const std::uint32_t magnitude = magnitude_bits(value);
-  const std::uint32_t rounded = (magnitude + 0x7fff + (magnitude >> 16 & 1)) >> 16;
-  const std::uint32_t finite = if_less(rounded, 0x7f80, rounded, 0x7f7f);
-  const std::uint32_t special = if_less(kInfinityBits, magnitude, 0x7fc0, 0x7f80);
-  return static_cast<std::uint16_t>(sign | if_less(magnitude, kInfinityBits, finite, special));
+// Neither 16-bit format rounds a finite number to infinity here: what is larger than its largest
+// number is sent as that number, and the rest remains.
+inline Half finite_half(float value) {
+  const Half rounded = to_half(value);
+  const std::uint32_t is_infinite = (rounded.bits & 0x7fff) == 0x7c00;
+  return {static_cast<std::uint16_t>(
+      rounded.bits - if_less(magnitude_bits(value), kInfinityBits, is_infinite, 0))};
 }
-inline float from_bfloat(std::uint16_t bfloat) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bfloat) << 16);
+inline Bfloat finite_bfloat(float value) {
+  const Bfloat rounded = to_bfloat(value);
+  const std::uint32_t is_infinite = (rounded.bits & 0x7fff) == 0x7f80;
+  return {static_cast<std::uint16_t>(
+      rounded.bits - if_less(magnitude_bits(value), kInfinityBits, is_infinite, 0))};
 }
 
 }  // namespace starling

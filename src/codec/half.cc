@@ -1,9 +1,4 @@
-// Half and bfloat: every float in two bytes, rounded to nearest, ties to even.
-//
-// Half (IEEE binary16) has eleven bits of precision from 2^-14 to 65504, bfloat has eight in all of
-// float's range. Neither rounds to infinity: what is larger than its largest number is sent as that
-// number, and the rest remains. The conversions have no branches, so that a compiler can make
-// vector code of them on any machine.
+// Half and bfloat: every float in two bytes (base/half.h), rounded to nearest, ties to even.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,47 +10,18 @@ namespace starling {
 
 namespace {
 
-struct Half {
+struct HalfFormat {
   static constexpr const char* kName = "half";
 
-  static std::uint16_t encode(float value) {
-    const std::uint32_t sign = std::bit_cast<std::uint32_t>(value) >> 16 & 0x8000;
-    const std::uint32_t magnitude = magnitude_bits(value);
-    const std::uint32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - kRebias) >> 13;
-    // Below 2^-14 the halves lie 2^-24 apart, as the floats from 0.5 to 1 are 2^-24 apart: the sum
-    // is rounded by the hardware.
-    const std::uint32_t subnormal =
-        std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) -
-        std::bit_cast<std::uint32_t>(0.5f);
-    const std::uint32_t finite =
-        if_less(magnitude, kSmallestNormal, subnormal, if_less(normal, 0x7c00, normal, 0x7bff));
-    const std::uint32_t special = if_less(kInfinityBits, magnitude, 0x7e00, 0x7c00);
-    return static_cast<std::uint16_t>(sign | if_less(magnitude, kInfinityBits, finite, special));
-  }
-
-  static float decode(std::uint16_t half) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
-    const std::uint32_t shifted = static_cast<std::uint32_t>(half & 0x7fff) << 13;
-    const std::uint32_t normal = shifted + kRebias;
-    const std::uint32_t subnormal =
-        std::bit_cast<std::uint32_t>(std::bit_cast<float>(shifted + kSmallestNormal) - 0x1p-14f);
-    const std::uint32_t finite = if_less(shifted, kLowestExponent, subnormal, normal);
-    const std::uint32_t magnitude = if_less(shifted, kSpecial, finite, normal + kRebias);
-    return std::bit_cast<float>(sign | magnitude);
-  }
-
- private:
-  static constexpr std::uint32_t kRebias = (127 - 15) << 23;  // between the exponents' biases
-  static constexpr std::uint32_t kSmallestNormal = (127 - 14) << 23;  // 2^-14 as a float
-  static constexpr std::uint32_t kLowestExponent = 1 << 23;  // a half's, at a float's exponent
-  static constexpr std::uint32_t kSpecial = 31 << 23;        // there, of infinity and NaN
+  static std::uint16_t encode(float value) { return finite_half(value).bits; }
+  static float decode(std::uint16_t half) { return from_half(Half{half}); }
 };
 
-struct Bfloat {
+struct BfloatFormat {
   static constexpr const char* kName = "bfloat";
 
-  static std::uint16_t encode(float value) { return to_bfloat(value); }
-  static float decode(std::uint16_t bfloat) { return from_bfloat(bfloat); }
+  static std::uint16_t encode(float value) { return finite_bfloat(value).bits; }
+  static float decode(std::uint16_t bfloat) { return from_bfloat(Bfloat{bfloat}); }
 };
 
 template <class Format>
@@ -104,7 +70,7 @@ class TwoBytes : public Codec {
 
 }  // namespace
 
-std::unique_ptr<Codec> make_half() { return std::make_unique<TwoBytes<Half>>(); }
-std::unique_ptr<Codec> make_bfloat() { return std::make_unique<TwoBytes<Bfloat>>(); }
+std::unique_ptr<Codec> make_half() { return std::make_unique<TwoBytes<HalfFormat>>(); }
+std::unique_ptr<Codec> make_bfloat() { return std::make_unique<TwoBytes<BfloatFormat>>(); }
 
 }  // namespace starling

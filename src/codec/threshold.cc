@@ -31,8 +31,8 @@ class Threshold : public Codec {
       : threshold_(settings.threshold), adaptive_(settings.adaptive) {}
 
   void encode(std::span<float> values, std::vector<std::byte>& code) override {
-    const std::uint16_t sent = to_bfloat(static_cast<float>(threshold_));
-    const float threshold = from_bfloat(sent);
+    const std::uint16_t sent = finite_bfloat(static_cast<float>(threshold_)).bits;
+    const float threshold = from_bfloat(Bfloat{sent});
     const auto [count, largest] = survey(values, magnitude_bits(threshold));
     const Header header{.threshold = sent, .count = static_cast<std::uint32_t>(count)};
     code.reserve(largest_code_bytes(values.size()));
@@ -52,7 +52,7 @@ class Threshold : public Codec {
   void add_decoded(ConstBytes code, std::span<float> into) const override {
     if (code.size() < kHeaderBytes) throw BadCode("a threshold code ends in its header");
     const Header header = read(code);
-    const float threshold = from_bfloat(header.threshold);
+    const float threshold = from_bfloat(Bfloat{header.threshold});
     if (!(threshold > 0 && std::isfinite(threshold))) {
       throw BadCode(fmt::format("a code has the threshold {}", threshold));
     }

@@ -38,11 +38,11 @@ class TopK : public Codec {
       const std::uint32_t magnitude = magnitude_bits(values[i]);
       if (magnitude < least || (magnitude == least && equals == 0)) continue;
       if (magnitude == least) --equals;
-      const std::uint16_t sent = to_bfloat(values[i]);
+      const std::uint16_t sent = finite_bfloat(values[i]).bits;
       std::memcpy(&code[value_at], &sent, sizeof sent);
       value_at += sizeof sent;
       gaps.put(i);
-      values[i] = residual(values[i], from_bfloat(sent));
+      values[i] = residual(values[i], from_bfloat(Bfloat{sent}));
     }
     gaps.finish();
   }
@@ -61,7 +61,7 @@ class TopK : public Codec {
     for (std::size_t i = 0; i < sent.size(); i += 2) {
       std::uint16_t value;
       std::memcpy(&value, &sent[i], sizeof value);
-      into[gaps.next()] += from_bfloat(value);
+      into[gaps.next()] += from_bfloat(Bfloat{value});
     }
     gaps.finish();
   }

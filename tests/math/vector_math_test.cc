@@ -7,15 +7,10 @@
 #include <vector>
 
 #include "base/random.h"
+#include "tests/math/lengths.h"
 
 namespace starling {
 namespace {
-
-std::vector<std::size_t> lengths() {
-  std::vector<std::size_t> all = {1000, 4095, 4096, 4097, 10'001};
-  for (std::size_t length = 0; length <= 70; ++length) all.push_back(length);
-  return all;
-}
 
 std::vector<float> some(std::size_t count, std::uint64_t seed) {
   Random random{seed, count};
