@@ -7,9 +7,11 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/settings_flags.h"
 #include "job/worker_events.h"
+#include "measure/choice_table.h"
 #include "measure/exchange_bench.h"
 #include "measure/exchange_worker.h"
 #include "measure/server_bench.h"
@@ -23,6 +25,7 @@ namespace {
 struct ExchangeCommand {
   ExchangeBench bench;
   std::vector<std::string> sizes = {"4KB", "64KB", "1MB", "4MB", "16MB", "64MB"};
+  std::string choice_file;
   bool print_json = false;
 };
 
@@ -87,7 +90,8 @@ void add_exchange(CLI::App& bench) {
       "bench`).\n\n"
       "Example:\n"
       "  starling bench exchange --workers 4 --sizes 1MB,16MB,64MB\n"
-      "  starling bench exchange --algorithms all --no-peers");
+      "  starling bench exchange --algorithms auto,ring --workers 8\n"
+      "  starling bench exchange --no-peers --write-choice src/exchange/choice.inc");
   exchange->add_option("--workers", options.workers, "numbers of processes")
       ->delimiter(',')
       ->check(CLI::Range(1, 64))
@@ -106,10 +110,17 @@ void add_exchange(CLI::App& bench) {
       ->capture_default_str();
   add_lab_option(*exchange, options.lab);
   exchange->add_flag("--no-peers", options.no_peers, "measure only Starling");
+  exchange->add_option("--write-choice", command->choice_file,
+                       "write the fastest algorithms to this file, as the table that `--exchange "
+                       "auto` is built with (src/exchange/choice.inc)");
   exchange->add_flag("--json", command->print_json, "print JSON");
   exchange->callback([command] {
     command->bench.sizes_bytes = in_bytes(command->sizes, "4B");
-    print(bench_exchange(command->bench), command->print_json);
+    const BenchResult result = bench_exchange(command->bench);
+    print(result, command->print_json);
+    if (!command->choice_file.empty()) {
+      write_whole_file(command->choice_file, choice_table(result.numbers["rows"]));
+    }
   });
 }
 

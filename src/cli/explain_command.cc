@@ -302,7 +302,7 @@ void explain(const ExplainCommand& command) {
   const Rows start = command.values.empty() ? example_values(command.workers)
                                             : parse_values(command.values, command.workers);
   const Exchange exchange = [&](Comm& comm, std::span<float> vector) {
-    return allreduce(comm, kChannel, vector);
+    return allreduce(comm, kChannel, vector, Reduction::sum);
   };
   print_numbers(command, trace(start, exchange), visible_cells(start, exchange));
 }

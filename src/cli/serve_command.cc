@@ -4,12 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "cli/command.h"
-#include "job/join.h"
-#include "job/timeline_file.h"
+#include "job/session.h"
 #include "job/traffic.h"
 #include "job/worker_events.h"
+#include "strategy/groups.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -36,8 +35,6 @@ void report_served(const Job& job, const Ledger& ledger, const Server& server,
 
 void serve_once() {
   const Job job = job_from_environment();
-  start_log(fmt::format("rank {}", job.rank),
-            spdlog::level::from_str(log_level_from_environment()));
   try {
     if (job.settings.empty()) {
       throw Error("`starling serve` is started by `starling train` and `starling launch`");
@@ -47,13 +44,11 @@ void serve_once() {
     ServerOptions options = server_options(settings);
     options.timeout = job.timeout;
     const KernelCount kernel(job);
-    TcpLoop loop;
-    Membership member = join(loop, job);
-    const TimelineFile timeline(job, member.comm());
-    const Running traffic(report_traffic(job, member.comm()));
-    Server server(member.comm(), options);
-    loop.run(server.serve());
-    report_served(job, member.comm().ledger(), server, kernel);
+    Session session(job);
+    const Running traffic(report_traffic(job, session.comm()));
+    Server server(serving_group(session.comm()), options);
+    session.loop().run(server.serve());  // it has deadlines of its own
+    report_served(job, session.comm().ledger(), server, kernel);
   } catch (const std::exception& error) {
     if (job.events_fd < 0) throw;
     report_error(job, error);

@@ -1,6 +1,6 @@
-// The all-reduce family: every rank ends with the sum over all ranks, the same bits everywhere and
-// in every run, for any number of ranks and any length. They differ in bytes and in how many
-// messages follow one another:
+// The all-reduce family: every rank ends with the sum over all ranks (or their smallest, largest or
+// product), the same bits everywhere and in every run, for any number of ranks, any length and any
+// element type. They differ in bytes and in how many messages follow one another:
 //
 //   naive             all send to rank 0, which sends the sum back
 //   tree              binomial reduction to rank 0, binomial broadcast
@@ -12,14 +12,15 @@
 #pragma once
 
 #include <array>
-#include <span>
 #include <string_view>
 
-#include "runtime/comm.h"
+#include "math/reduce.h"
+#include "runtime/group.h"
 
 namespace starling {
 
-using Allreduce = Task<>(Comm& comm, Channel channel, std::span<float> values);
+// For the mean, its sum: allreduce() divides.
+using Allreduce = Task<>(Group group, Channel channel, Vector values, Reduction reduction);
 
 Allreduce naive_allreduce;
 Allreduce tree_allreduce;
@@ -41,7 +42,11 @@ inline constexpr std::array<NamedAllreduce, 6> kAllreduces = {{
     {"halving-doubling", halving_doubling_allreduce},
 }};
 
-// The one of that name; throws Error naming those there are.
+// The one of that name, or "auto" (exchange/choice.h); throws Error naming those there are.
 Allreduce* find_allreduce(std::string_view name);
+
+// Any reduction by that algorithm.
+Task<> allreduce(Allreduce* algorithm, Group group, Channel channel, Vector values,
+                 Reduction reduction);
 
 }  // namespace starling

@@ -2,22 +2,22 @@
 // are the same bits, so both partners, and by induction all ranks, agree.
 #include "exchange/allreduce.h"
 #include "exchange/fold.h"
-#include "math/vector_math.h"
 
 namespace starling {
 
-Task<> doubling_allreduce(Comm& comm, Channel channel, std::span<float> values) {
+Task<> doubling_allreduce(Group group, Channel channel, Vector values, Reduction reduction) {
   channel = channel.in("a doubling all-reduce");
-  const Fold fold(comm);
+  const Combine add = combiner(values.type(), reduction);
+  const Fold fold(group);
 
-  co_await fold.give(comm, channel, values);
+  co_await fold.give(group, channel, values, add);
   if (!fold.folded_in()) {
     for (int distance = 1; distance < fold.active(); distance *= 2) {
       const int partner = fold.rank_at(fold.position() ^ distance);
-      co_await move(comm, channel, {partner, values}, {partner, values, add});
+      co_await move(group, channel, {partner, values}, {partner, values, add});
     }
   }
-  co_await fold.take_back(comm, channel, values);
+  co_await fold.take_back(group, channel, values);
 }
 
 }  // namespace starling

@@ -2,32 +2,30 @@
 
 #include <bit>
 
-#include "math/vector_math.h"
-
 namespace starling {
 
-Fold::Fold(const Comm& comm)
-    : active_(static_cast<int>(std::bit_floor(static_cast<unsigned>(comm.size())))),
-      extra_(comm.size() - active_),
-      has_neighbour_(comm.rank() < 2 * extra_),
-      folded_in_(has_neighbour_ && comm.rank() % 2 == 1),
-      position_(has_neighbour_ ? comm.rank() / 2 : comm.rank() - extra_) {}
+Fold::Fold(Group group)
+    : active_(static_cast<int>(std::bit_floor(static_cast<unsigned>(group.size())))),
+      extra_(group.size() - active_),
+      has_neighbour_(group.rank() < 2 * extra_),
+      folded_in_(has_neighbour_ && group.rank() % 2 == 1),
+      position_(has_neighbour_ ? group.rank() / 2 : group.rank() - extra_) {}
 
-Task<> Fold::give(Comm& comm, Channel channel, std::span<float> values) const {
+Task<> Fold::give(Group group, Channel channel, Vector values, Combine combine) const {
   if (!has_neighbour_) co_return;
   if (folded_in_) {
-    co_await move(comm, channel, Outgoing{comm.rank() - 1, values});
+    co_await move(group, channel, Outgoing{group.rank() - 1, values});
   } else {
-    co_await move(comm, channel, Incoming{comm.rank() + 1, values, add});
+    co_await move(group, channel, Incoming{group.rank() + 1, values, combine});
   }
 }
 
-Task<> Fold::take_back(Comm& comm, Channel channel, std::span<float> values) const {
+Task<> Fold::take_back(Group group, Channel channel, Vector values) const {
   if (!has_neighbour_) co_return;
   if (folded_in_) {
-    co_await move(comm, channel, Incoming{comm.rank() - 1, values});
+    co_await move(group, channel, Incoming{group.rank() - 1, values});
   } else {
-    co_await move(comm, channel, Outgoing{comm.rank() + 1, values});
+    co_await move(group, channel, Outgoing{group.rank() + 1, values});
   }
 }
 

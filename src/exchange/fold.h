@@ -9,15 +9,15 @@ namespace starling {
 
 class Fold {
  public:
-  explicit Fold(const Comm& comm);
+  explicit Fold(Group group);
 
   bool folded_in() const { return folded_in_; }  // this rank only waits for the result
   int active() const { return active_; }         // how many ranks take part, a power of two
   int position() const { return position_; }     // ours among those that take part
   int rank_at(int position) const { return position < extra_ ? 2 * position : position + extra_; }
 
-  Task<> give(Comm& comm, Channel channel, std::span<float> values) const;
-  Task<> take_back(Comm& comm, Channel channel, std::span<float> values) const;
+  Task<> give(Group group, Channel channel, Vector values, Combine combine) const;
+  Task<> take_back(Group group, Channel channel, Vector values) const;
 
  private:
   int active_;

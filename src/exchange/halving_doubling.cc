@@ -4,16 +4,17 @@
 #include "base/range.h"
 #include "exchange/allreduce.h"
 #include "exchange/fold.h"
-#include "math/vector_math.h"
 
 namespace starling {
 
-Task<> halving_doubling_allreduce(Comm& comm, Channel channel, std::span<float> values) {
+Task<> halving_doubling_allreduce(Group group, Channel channel, Vector values,
+                                  Reduction reduction) {
   channel = channel.in("a halving-doubling all-reduce");
-  const Fold fold(comm);
+  const Combine add = combiner(values.type(), reduction);
+  const Fold fold(group);
   const int active = fold.active();
 
-  // The parts [first, first + count) as one span.
+  // The parts [first, first + count) as one vector.
   const auto parts = [&](int first, int count) {
     const auto n = static_cast<std::size_t>(active);
     const std::size_t begin = part(values.size(), n, static_cast<std::size_t>(first)).begin;
@@ -25,23 +26,23 @@ Task<> halving_doubling_allreduce(Comm& comm, Channel channel, std::span<float> 
     return parts(position / distance * distance, distance);
   };
 
-  co_await fold.give(comm, channel, values);
+  co_await fold.give(group, channel, values, add);
   if (!fold.folded_in()) {
     const int me = fold.position();
     for (int distance = active / 2; distance >= 1; distance /= 2) {
       const int other = me ^ distance;
       const int partner = fold.rank_at(other);
-      co_await move(comm, channel, {partner, block(other, distance)},
+      co_await move(group, channel, {partner, block(other, distance)},
                     {partner, block(me, distance), add});
     }
     for (int distance = 1; distance < active; distance *= 2) {
       const int other = me ^ distance;
       const int partner = fold.rank_at(other);
-      co_await move(comm, channel, {partner, block(me, distance)},
+      co_await move(group, channel, {partner, block(me, distance)},
                     {partner, block(other, distance)});
     }
   }
-  co_await fold.take_back(comm, channel, values);
+  co_await fold.take_back(group, channel, values);
 }
 
 }  // namespace starling

@@ -8,29 +8,28 @@
 
 namespace starling {
 
-Task<> move(Comm& comm, Channel channel, Outgoing out, Incoming in) {
-  const std::size_t to_send = segments(out.values.size());
-  const std::size_t to_receive = segments(in.values.size());
+Task<> move(Group group, Channel channel, Outgoing out, Incoming in) {
+  const std::size_t to_send = segments(out.values);
+  const std::size_t to_receive = segments(in.values);
   const std::size_t landing =
-      in.combine == nullptr ? 0 : std::min(kSegmentElements, in.values.size());
-  auto scratch = comm.lend<float>(landing * kWindow);
+      in.combine == nullptr ? 0 : std::min(kSegmentBytes, in.values.bytes().size());
+  auto scratch = group.lend<std::byte>(landing * kWindow);
   std::array<std::optional<Receive>, kWindow> receives;
   std::array<std::optional<Send>, kWindow> sends;
 
   // Where segment i arrives: in place, or in one of the window's scratch areas until it is
   // combined.
   const auto place = [&](std::size_t i) {
-    const auto target = segment(in.values, i);
-    return in.combine == nullptr ? target
-                                 : scratch.span().subspan(i % kWindow * landing, target.size());
+    const Vector target = segment(in.values, i);
+    std::byte* const aside = scratch.span().data() + i % kWindow * landing;
+    return in.combine == nullptr ? target : Vector(target.type(), aside, target.size());
   };
   const auto post_receive = [&](std::size_t i) {
-    if (i < to_receive)
-      receives[i % kWindow].emplace(comm, in.from, channel, writable_bytes(place(i)));
+    if (i < to_receive) receives[i % kWindow].emplace(group, in.from, channel, place(i).bytes());
   };
   const auto post_send = [&](std::size_t i) {
     if (i < to_send)
-      sends[i % kWindow].emplace(comm, out.to, channel, bytes_of(segment(out.values, i)));
+      sends[i % kWindow].emplace(group, out.to, channel, segment(out.values, i).bytes());
   };
 
   for (std::size_t i = 0; i < kWindow; ++i) post_receive(i);
@@ -51,12 +50,12 @@ Task<> move(Comm& comm, Channel channel, Outgoing out, Incoming in) {
   }
 }
 
-Task<> move(Comm& comm, Channel channel, Outgoing out) {
-  return move(comm, channel, out, {out.to, {}});
+Task<> move(Group group, Channel channel, Outgoing out) {
+  return move(group, channel, out, {out.to, {}});
 }
 
-Task<> move(Comm& comm, Channel channel, Incoming in) {
-  return move(comm, channel, {in.from, {}}, in);
+Task<> move(Group group, Channel channel, Incoming in) {
+  return move(group, channel, {in.from, {}}, in);
 }
 
 }  // namespace starling

@@ -2,22 +2,22 @@
 // sum to each.
 #include "exchange/allreduce.h"
 #include "exchange/move.h"
-#include "math/vector_math.h"
 
 namespace starling {
 
-Task<> naive_allreduce(Comm& comm, Channel channel, std::span<float> values) {
+Task<> naive_allreduce(Group group, Channel channel, Vector values, Reduction reduction) {
   channel = channel.in("a naive all-reduce");
-  if (comm.rank() != 0) {
-    co_await move(comm, channel, Outgoing{0, values});
-    co_await move(comm, channel, Incoming{0, values});
+  const Combine add = combiner(values.type(), reduction);
+  if (group.rank() != 0) {
+    co_await move(group, channel, Outgoing{0, values});
+    co_await move(group, channel, Incoming{0, values});
     co_return;
   }
-  for (int peer = 1; peer < comm.size(); ++peer) {
-    co_await move(comm, channel, Incoming{peer, values, add});
+  for (int peer = 1; peer < group.size(); ++peer) {
+    co_await move(group, channel, Incoming{peer, values, add});
   }
-  for (int peer = 1; peer < comm.size(); ++peer) {
-    co_await move(comm, channel, Outgoing{peer, values});
+  for (int peer = 1; peer < group.size(); ++peer) {
+    co_await move(group, channel, Outgoing{peer, values});
   }
 }
 

@@ -8,27 +8,27 @@
 
 namespace starling {
 
-Task<> weighted_sum(Comm& comm, Channel channel, std::span<float> values, float own_weight,
+Task<> weighted_sum(Group group, Channel channel, std::span<float> values, float own_weight,
                     std::span<const int> told, std::span<const Heard> heard) {
-  const std::size_t count = segments(values.size());
-  const std::size_t landing = std::min(kSegmentElements, values.size());
-  auto scratch = comm.lend<float>(landing * kWindow * heard.size());
+  const std::size_t count = segments(values);
+  const std::size_t landing = std::min(kSegmentBytes / sizeof(float), values.size());
+  auto scratch = group.lend<float>(landing * kWindow * heard.size());
   std::vector<std::optional<Receive>> receives(kWindow * heard.size());
   std::vector<std::optional<Send>> sends(kWindow * told.size());
 
   const auto place = [&](std::size_t i, std::size_t from) {
     const std::size_t slot = i % kWindow * heard.size() + from;
-    return scratch.span().subspan(slot * landing, segment(values, i).size());
+    return scratch.span().subspan(slot * landing, segment(Vector(values), i).size());
   };
   const auto post = [&](std::size_t i) {
     if (i >= count) return;
     for (std::size_t from = 0; from < heard.size(); ++from) {
-      receives[i % kWindow * heard.size() + from].emplace(comm, heard[from].rank, channel,
+      receives[i % kWindow * heard.size() + from].emplace(group, heard[from].rank, channel,
                                                           writable_bytes(place(i, from)));
     }
     for (std::size_t to = 0; to < told.size(); ++to) {
-      sends[i % kWindow * told.size() + to].emplace(comm, told[to], channel,
-                                                    bytes_of(segment(values, i)));
+      sends[i % kWindow * told.size() + to].emplace(group, told[to], channel,
+                                                    segment(ConstVector(values), i).bytes());
     }
   };
 
@@ -42,7 +42,7 @@ Task<> weighted_sum(Comm& comm, Channel channel, std::span<float> values, float 
       Send& departure = *sends[i % kWindow * told.size() + to];
       co_await departure;  // before its memory changes
     }
-    const std::span<float> sum = segment(values, i);
+    const auto sum = segment(Vector(values), i).as<float>();
     if (own_weight != 1) scale(sum, own_weight);
     for (std::size_t from = 0; from < heard.size(); ++from) {
       subtract_scaled(sum, place(i, from), -heard[from].weight);

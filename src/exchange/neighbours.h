@@ -8,7 +8,7 @@
 
 #include <span>
 
-#include "runtime/comm.h"
+#include "runtime/group.h"
 
 namespace starling {
 
@@ -19,7 +19,7 @@ struct Heard {
 
 // values <- own_weight values + sum of weight times the values that each of `heard` had. Those who
 // are told must hear us in the same call, or by a move() (exchange/move.h).
-Task<> weighted_sum(Comm& comm, Channel channel, std::span<float> values, float own_weight,
+Task<> weighted_sum(Group group, Channel channel, std::span<float> values, float own_weight,
                     std::span<const int> told, std::span<const Heard> heard);
 
 }  // namespace starling

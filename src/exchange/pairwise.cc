@@ -15,45 +15,47 @@ namespace starling {
 
 namespace {
 
+void average_floats(Vector into, ConstVector x) { average(into.as<float>(), x.as<float>()); }
+
 // Sends `out` to the rank `distance` after us and combines what the one `distance` before us sends.
-Task<> shift(Comm& comm, Channel channel, int distance, std::span<const float> out,
-             std::span<float> into, Combine combine) {
-  return move(comm, channel, {comm.ring(comm.rank() + distance), out},
-              {comm.ring(comm.rank() - distance), into, combine});
+Task<> shift(Group group, Channel channel, int distance, ConstVector out, Vector into,
+             Combine combine) {
+  return move(group, channel, {group.ring(group.rank() + distance), out},
+              {group.ring(group.rank() - distance), into, combine});
 }
 
 }  // namespace
 
-Task<> pairwise_average(Comm& comm, Channel channel, std::span<float> weights, int passes) {
-  if (comm.size() == 1) co_return;
-  if (passes >= comm.size() - 1) {
-    co_await mean_of_all(comm, channel, weights);
+Task<> pairwise_average(Group group, Channel channel, std::span<float> weights, int passes) {
+  if (group.size() == 1) co_return;
+  if (passes >= group.size() - 1) {
+    co_await mean_of_all(group, channel, weights);
     co_return;
   }
   channel = channel.in("a pairwise exchange");
   if (passes == 1) {
-    co_await shift(comm, channel, 1, weights, weights, average);
+    co_await shift(group, channel, 1, weights, weights, average_floats);
     co_return;
   }
-  auto own = comm.lend<float>(weights.size());
+  auto own = group.lend<float>(weights.size());
   std::copy(weights.begin(), weights.end(), own.span().begin());
   for (const WindowStep& step : window_steps(passes + 1)) {
     const std::span<float> out = step.width == 1 ? own.span() : weights;
-    co_await shift(comm, channel, step.distance, out, weights, add);
+    co_await shift(group, channel, step.distance, out, weights,
+                   combiner(Element::f32, Reduction::sum));
   }
   scale(weights, 1.0f / static_cast<float>(passes + 1));
 }
 
-Task<> exponential_average(Comm& comm, Channel channel, std::span<float> weights,
+Task<> exponential_average(Group group, Channel channel, std::span<float> weights,
                            std::uint64_t round) {
-  if (comm.size() == 1) co_return;
-  co_await shift(comm, channel.in("an exponential exchange"),
-                 exponential_distance(comm.size(), round), weights, weights, average);
+  if (group.size() == 1) co_return;
+  co_await shift(group, channel.in("an exponential exchange"),
+                 exponential_distance(group.size(), round), weights, weights, average_floats);
 }
 
-Task<> mean_of_all(Comm& comm, Channel channel, std::span<float> weights) {
-  co_await ring_allreduce(comm, channel, weights);
-  scale(weights, 1.0f / static_cast<float>(comm.size()));
+Task<> mean_of_all(Group group, Channel channel, std::span<float> weights) {
+  co_await allreduce(ring_allreduce, group, channel, weights, Reduction::mean);
 }
 
 double pairwise_vectors_sent(int size, int passes) {

@@ -4,20 +4,20 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/comm.h"
+#include "runtime/group.h"
 
 namespace starling {
 
 // w_i <- mean(w_i, w_{i-1}, ..., w_{i-passes}) around the ring. passes = 1 is iterative pair-wise
 // averaging; passes >= n - 1 is the average over all, by ring all-reduce.
-Task<> pairwise_average(Comm& comm, Channel channel, std::span<float> weights, int passes);
+Task<> pairwise_average(Group group, Channel channel, std::span<float> weights, int passes);
 
 // One round of the one-peer exponential graph: w_i <- (w_i + w_{i - 2^(round mod log2 n)}) / 2.
-Task<> exponential_average(Comm& comm, Channel channel, std::span<float> weights,
+Task<> exponential_average(Group group, Channel channel, std::span<float> weights,
                            std::uint64_t round);
 
 // The average over all by ring all-reduce.
-Task<> mean_of_all(Comm& comm, Channel channel, std::span<float> weights);
+Task<> mean_of_all(Group group, Channel channel, std::span<float> weights);
 
 // How often a rank sends its whole vector in one pairwise_average, e.g. 1 for one pass and 2
 // (n-1)/n for all.

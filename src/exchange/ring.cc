@@ -7,24 +7,24 @@
 #include "base/range.h"
 #include "exchange/allreduce.h"
 #include "exchange/move.h"
-#include "math/vector_math.h"
 
 namespace starling {
 
-Task<> ring_allreduce(Comm& comm, Channel channel, std::span<float> values) {
+Task<> ring_allreduce(Group group, Channel channel, Vector values, Reduction reduction) {
   channel = channel.in("a ring all-reduce");
-  const int rank = comm.rank();
-  const int size = comm.size();
-  const int next = comm.ring(rank + 1);
-  const int previous = comm.ring(rank - 1);
-  const auto chunk = [&](int index) { return part_of(values, size, comm.ring(index)); };
+  const Combine add = combiner(values.type(), reduction);
+  const int rank = group.rank();
+  const int size = group.size();
+  const int next = group.ring(rank + 1);
+  const int previous = group.ring(rank - 1);
+  const auto chunk = [&](int index) { return part_of(values, size, group.ring(index)); };
 
   for (int step = 0; step < size - 1; ++step) {
-    co_await move(comm, channel, {next, chunk(rank - step)},
+    co_await move(group, channel, {next, chunk(rank - step)},
                   {previous, chunk(rank - step - 1), add});
   }
   for (int step = 0; step < size - 1; ++step) {
-    co_await move(comm, channel, {next, chunk(rank - step + 1)}, {previous, chunk(rank - step)});
+    co_await move(group, channel, {next, chunk(rank - step + 1)}, {previous, chunk(rank - step)});
   }
 }
 

@@ -5,22 +5,24 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
+
+#include "base/vector.h"
 
 namespace starling {
 
 // Measured by `starling bench exchange`; see docs/performance.md.
-inline constexpr std::size_t kSegmentElements = 64 * 1024;
+inline constexpr std::size_t kSegmentBytes = 256 * 1024;
 inline constexpr std::size_t kWindow = 4;
 
-inline std::size_t segments(std::size_t elements) {
-  return (elements + kSegmentElements - 1) / kSegmentElements;
+inline std::size_t segments(ConstVector values) {
+  return (values.bytes().size() + kSegmentBytes - 1) / kSegmentBytes;
 }
 
-template <class T>
-std::span<T> segment(std::span<T> values, std::size_t index) {
-  const std::size_t begin = index * kSegmentElements;
-  return values.subspan(begin, std::min(kSegmentElements, values.size() - begin));
+template <class Byte>
+BasicVector<Byte> segment(BasicVector<Byte> values, std::size_t index) {
+  const std::size_t elements = kSegmentBytes / values.element_bytes();
+  const std::size_t begin = index * elements;
+  return values.subspan(begin, std::min(elements, values.size() - begin));
 }
 
 }  // namespace starling

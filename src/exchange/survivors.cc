@@ -18,27 +18,24 @@ namespace {
 enum class Status : std::uint32_t { lacks, has, done };
 
 Channel channel_of(int lead) {
-  constexpr std::uint32_t kFirstChannel = 0x8000;
-  return {kFirstChannel + static_cast<std::uint32_t>(lead), Purpose::weights,
-          "agreeing on the final model"};
+  return {2 * static_cast<std::uint32_t>(lead), Purpose::weights, "agreeing on the final model"};
 }
 Channel status_channel_of(int lead) {
-  constexpr std::uint32_t kFirstChannel = 0xc000;
-  return {kFirstChannel + static_cast<std::uint32_t>(lead), Purpose::control,
+  return {2 * static_cast<std::uint32_t>(lead) + 1, Purpose::control,
           "agreeing on the final model"};
 }
 
-Task<> lead_mean(Comm& comm, int workers, std::span<float> values, float share) {
-  const Channel channel = channel_of(comm.rank());
-  auto model = comm.lend<float>(values.size());
+Task<> lead_mean(Group group, std::span<float> values, float share) {
+  const Channel channel = channel_of(group.rank());
+  auto model = group.lend<float>(values.size());
   scale(values, share);
   double shares = static_cast<double>(share);
-  for (int rank = 0; rank < workers; ++rank) {
-    if (rank == comm.rank() || comm.is_lost(rank)) continue;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (rank == group.rank() || group.is_lost(rank)) continue;
     try {
       float theirs = 0;
-      co_await comm.receive(rank, channel, object_bytes(theirs));
-      co_await move(comm, channel, Incoming{rank, model.span()});
+      co_await group.receive(rank, channel, object_bytes(theirs));
+      co_await move(group, channel, Incoming{rank, model.span()});
       subtract_scaled(values, model.span(), -theirs);
       shares += static_cast<double>(theirs);
     } catch (const PeerLost&) {
@@ -48,61 +45,61 @@ Task<> lead_mean(Comm& comm, int workers, std::span<float> values, float share) 
     throw Error("nobody is left whose model counts", "start again");
   }
   scale(values, static_cast<float>(1 / shares));
-  for (int rank = 0; rank < workers; ++rank) {
-    if (rank == comm.rank() || comm.is_lost(rank)) continue;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (rank == group.rank() || group.is_lost(rank)) continue;
     try {
-      co_await move(comm, channel, Outgoing{rank, values});
+      co_await move(group, channel, Outgoing{rank, values});
     } catch (const PeerLost&) {
     }
   }
   Status status = Status::done;
-  for (int rank = 0; rank < workers; ++rank) {
-    if (rank == comm.rank() || comm.is_lost(rank)) continue;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (rank == group.rank() || group.is_lost(rank)) continue;
     try {
       Status theirs{};
-      co_await comm.receive(rank, channel, object_bytes(theirs));
+      co_await group.receive(rank, channel, object_bytes(theirs));
     } catch (const PeerLost&) {
     }
   }
-  for (int rank = 0; rank < workers; ++rank) {
-    if (rank == comm.rank() || comm.is_lost(rank)) continue;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (rank == group.rank() || group.is_lost(rank)) continue;
     try {
-      co_await comm.send(rank, channel, object_bytes(status));
+      co_await group.send(rank, channel, object_bytes(status));
     } catch (const PeerLost&) {
     }
   }
 }
 
-Task<> follow_mean(Comm& comm, int lead, std::span<float> values, float share, Status& status) {
+Task<> follow_mean(Group group, int lead, std::span<float> values, float share, Status& status) {
   const Channel channel = channel_of(lead);
-  auto mean = comm.lend<float>(values.size());  // ours must be whole if the lead is lost
-  co_await comm.send(lead, channel, object_bytes(share));
-  co_await move(comm, channel, Outgoing{lead, values});
-  co_await move(comm, channel, Incoming{lead, mean.span()});
+  auto mean = group.lend<float>(values.size());  // ours must be whole if the lead is lost
+  co_await group.send(lead, channel, object_bytes(share));
+  co_await move(group, channel, Outgoing{lead, values});
+  co_await move(group, channel, Incoming{lead, mean.span()});
   std::ranges::copy(mean.span(), values.begin());
   status = Status::has;
-  co_await comm.send(lead, channel, object_bytes(status));
-  co_await comm.receive(lead, channel, object_bytes(status));
+  co_await group.send(lead, channel, object_bytes(status));
+  co_await group.receive(lead, channel, object_bytes(status));
 }
 
-Task<> tell(Comm& comm, int lead, int rank, Status status) {
+Task<> tell(Group group, int lead, int rank, Status status) {
   try {
-    co_await comm.send(rank, status_channel_of(lead), object_bytes(status));
+    co_await group.send(rank, status_channel_of(lead), object_bytes(status));
   } catch (const PeerLost&) {
   }
 }
 
 // What passes between two of those whom the lead has left.
-Task<> even_out(Comm& comm, int lead, int rank, std::span<float> values, Status ours,
+Task<> even_out(Group group, int lead, int rank, std::span<float> values, Status ours,
                 Status& found) {
   try {
     Status theirs{};
-    co_await comm.receive(rank, status_channel_of(lead), object_bytes(theirs));
+    co_await group.receive(rank, status_channel_of(lead), object_bytes(theirs));
     if (theirs == Status::lacks && ours == Status::has) {
-      co_await move(comm, status_channel_of(lead), Outgoing{rank, values});
+      co_await move(group, status_channel_of(lead), Outgoing{rank, values});
     } else if (theirs != Status::lacks && ours == Status::lacks) {
-      auto mean = comm.lend<float>(values.size());
-      co_await move(comm, status_channel_of(lead), Incoming{rank, mean.span()});
+      auto mean = group.lend<float>(values.size());
+      co_await move(group, status_channel_of(lead), Incoming{rank, mean.span()});
       std::ranges::copy(mean.span(), values.begin());
       found = Status::has;
     }
@@ -112,28 +109,28 @@ Task<> even_out(Comm& comm, int lead, int rank, std::span<float> values, Status 
 
 }  // namespace
 
-Task<> mean_of_survivors(Comm& comm, int workers, std::span<float> values, float share) {
+Task<> mean_of_survivors(Group group, std::span<float> values, float share) {
   // Not even a lead that is lost already is passed over: others may have followed it, and wait to
   // hear what we have of it.
-  for (int lead = 0; lead < workers; ++lead) {
-    if (lead == comm.rank()) {
-      co_await lead_mean(comm, workers, values, share);
+  for (int lead = 0; lead < group.size(); ++lead) {
+    if (lead == group.rank()) {
+      co_await lead_mean(group, values, share);
       co_return;
     }
     Status status = Status::lacks;
     try {
-      co_await follow_mean(comm, lead, values, share, status);
+      co_await follow_mean(group, lead, values, share, status);
     } catch (const PeerLost&) {
-      if (!comm.is_lost(lead)) throw;
+      if (!group.is_lost(lead)) throw;
     }
     std::vector<Task<>> messages;
-    for (int rank = lead + 1; rank < workers; ++rank) {
-      if (rank != comm.rank()) messages.push_back(tell(comm, lead, rank, status));
+    for (int rank = lead + 1; rank < group.size(); ++rank) {
+      if (rank != group.rank()) messages.push_back(tell(group, lead, rank, status));
     }
     Status found = status;
-    for (int rank = lead + 1; rank < workers && status != Status::done; ++rank) {
-      if (rank != comm.rank()) {
-        messages.push_back(even_out(comm, lead, rank, values, status, found));
+    for (int rank = lead + 1; rank < group.size() && status != Status::done; ++rank) {
+      if (rank != group.rank()) {
+        messages.push_back(even_out(group, lead, rank, values, status, found));
       }
     }
     co_await all(std::move(messages));

@@ -3,12 +3,12 @@
 
 #include <span>
 
-#include "runtime/comm.h"
+#include "runtime/group.h"
 
 namespace starling {
 
-// The first `workers` ranks that are left end with the mean of their values, each counted by its
-// share. The lowest of them forms it; if that one is lost, the next begins again.
-Task<> mean_of_survivors(Comm& comm, int workers, std::span<float> values, float share);
+// Those who are left end with the mean of their values, each counted by its share. The lowest of them
+// forms it; if that one is lost, the next begins again. The group's channels must be for this alone.
+Task<> mean_of_survivors(Group group, std::span<float> values, float share);
 
 }  // namespace starling

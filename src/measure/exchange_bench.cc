@@ -164,7 +164,7 @@ BenchResult bench_exchange(ExchangeBench bench) {
   if (bench.algorithms == std::vector<std::string>{"all"}) {
     bench.algorithms.clear();
     for (const NamedAllreduce& each : kAllreduces) bench.algorithms.emplace_back(each.name);
-    bench.algorithms.emplace_back("pairwise");
+    bench.algorithms.insert(bench.algorithms.end(), {"auto", "pairwise"});
   }
   for (const std::string& algorithm : bench.algorithms) {
     if (algorithm != "pairwise") find_allreduce(algorithm);

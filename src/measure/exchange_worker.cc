@@ -7,11 +7,10 @@
 
 #include "base/error.h"
 #include "exchange/allreduce.h"
-#include "exchange/collect.h"
+#include "exchange/collectives.h"
 #include "exchange/pairwise.h"
-#include "job/join.h"
+#include "job/session.h"
 #include "job/worker_events.h"
-#include "runtime/race.h"
 
 namespace starling {
 
@@ -22,7 +21,7 @@ constexpr Channel kControl{0, Purpose::control};
 
 Task<> run_one(Comm& comm, const std::string& algorithm, std::span<float> values) {
   if (algorithm == "pairwise") return pairwise_average(comm, kData, values, 1);
-  return find_allreduce(algorithm)(comm, kData, values);
+  return find_allreduce(algorithm)(comm, kData, values, Reduction::sum);
 }
 
 float first_value(int rank, std::size_t i) {
@@ -46,7 +45,7 @@ void check_result(Comm& comm, const std::string& algorithm, std::span<const floa
 
 class ExchangeWorker {
  public:
-  explicit ExchangeWorker(const Job& job) : job_(job), member_(join(loop_, job)) {}
+  explicit ExchangeWorker(const Job& job) : session_(job) {}
 
   void measure(const std::string& algorithm, std::size_t bytes, double budget_seconds) {
     std::vector<float> values(bytes / sizeof(float));
@@ -64,31 +63,28 @@ class ExchangeWorker {
     for (std::uint64_t i = 0; i < rounds; ++i) times.push_back(time_one(algorithm, values));
     std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
     if (comm().rank() == 0) {
-      report_event(job_, {{"event", "bench"},
-                          {"peer", "starling"},
-                          {"algorithm", algorithm},
-                          {"workers", comm().size()},
-                          {"bytes", bytes},
-                          {"iterations", rounds},
-                          {"median_seconds", times[times.size() / 2]}});
+      report_event(session_.job(), {{"event", "bench"},
+                                    {"peer", "starling"},
+                                    {"algorithm", algorithm},
+                                    {"workers", comm().size()},
+                                    {"bytes", bytes},
+                                    {"iterations", rounds},
+                                    {"median_seconds", times[times.size() / 2]}});
     }
   }
 
  private:
-  Comm& comm() { return member_.comm(); }
-  void run(Task<> task) {
-    loop_.run(within(loop_, loop_.now() + job_.timeout, "a benchmark round", std::move(task)));
-  }
+  Comm& comm() { return session_.comm(); }
+  void run(Task<> task) { session_.run("a benchmark round", std::move(task)); }
+  Time now() { return session_.loop().now(); }
   double time_one(const std::string& algorithm, std::span<float> values) {
     run(barrier(comm(), kControl));
-    const Time begin = loop_.now();
+    const Time begin = now();
     run(run_one(comm(), algorithm, values));
-    return std::chrono::duration<double>(loop_.now() - begin).count();
+    return std::chrono::duration<double>(now() - begin).count();
   }
 
-  Job job_;
-  TcpLoop loop_;
-  Membership member_;
+  Session session_;
 };
 
 }  // namespace

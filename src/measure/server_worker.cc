@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "base/error.h"
-#include "job/join.h"
+#include "exchange/collectives.h"
+#include "job/session.h"
 #include "job/worker_events.h"
-#include "runtime/race.h"
 #include "server/client.h"
 #include "server/lanes.h"
+#include "strategy/groups.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -24,42 +25,40 @@ constexpr float kGradient = 1e-3f;
 
 class ServerWorker {
  public:
-  ServerWorker(const Job& job, const Settings& settings)
-      : job_(job), settings_(settings), member_(join(loop_, job)) {}
+  ServerWorker(const Job& job, const Settings& settings) : settings_(settings), session_(job) {}
 
   void measure(std::size_t bytes, double seconds) {
     const std::size_t elements = bytes / sizeof(float);
     std::vector<float> weights(elements, 0.0f);
     const std::vector<float> gradient(elements, kGradient);
     const int servers = server_count(settings_);
-    ServerClient client(comm(), {first_server(settings_), servers, false},
+    ServerClient client(serving_group(comm()), {first_server(settings_), servers, false},
                         cut_into_keys(elements, servers, {}, kLargestBlockElements));
     Lanes lanes(client.keys());
     run(begin(client, weights));
     constexpr int kWarmUp = 3;
     for (int i = 0; i < kWarmUp; ++i) run(round(client, lanes, gradient, weights));
     run(meet());
-    const Time start = loop_.now();
+    const Time start = now();
     const auto limit = std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
     std::uint64_t rounds = 0;
-    while (loop_.now() - start < limit) {
+    while (now() - start < limit) {
       run(round(client, lanes, gradient, weights));
       ++rounds;
     }
-    const double time = std::chrono::duration<double>(loop_.now() - start).count();
+    const double time = std::chrono::duration<double>(now() - start).count();
     check(weights, kWarmUp + rounds);
     run(end(client));
-    report_event(job_, {{"event", "bench"},
-                        {"iterations", rounds},
-                        {"bytes_per_second",
-                         2.0 * static_cast<double>(bytes) * static_cast<double>(rounds) / time}});
+    report_event(session_.job(), {{"event", "bench"},
+                                  {"iterations", rounds},
+                                  {"bytes_per_second", 2.0 * static_cast<double>(bytes) *
+                                                           static_cast<double>(rounds) / time}});
   }
 
  private:
-  Comm& comm() { return member_.comm(); }
-  void run(Task<> task) {
-    loop_.run(within(loop_, loop_.now() + job_.timeout, "a benchmark round", std::move(task)));
-  }
+  Comm& comm() { return session_.comm(); }
+  void run(Task<> task) { session_.run("a benchmark round", std::move(task)); }
+  Time now() { return session_.loop().now(); }
 
   static std::span<float> of_key(const Key& key, std::span<float> values) {
     return values.subspan(key.range.begin, key.range.size());
@@ -99,17 +98,7 @@ class ServerWorker {
 
   // Workers begin together.
   Task<> meet() {
-    constexpr Channel kChannel{0, Purpose::control};
-    for (int rank = 1; rank < settings_.workers && comm().rank() == 0; ++rank) {
-      co_await comm().receive(rank, kChannel, Bytes());
-    }
-    if (comm().rank() > 0) {
-      co_await comm().send(0, kChannel, ConstBytes());
-      co_await comm().receive(0, kChannel, Bytes());
-    }
-    for (int rank = 1; rank < settings_.workers && comm().rank() == 0; ++rank) {
-      co_await comm().send(rank, kChannel, ConstBytes());
-    }
+    return barrier(Group(comm()).first(settings_.workers, 0), {0, Purpose::control});
   }
 
   // With one worker the weights are known; with several, at least our own pushes are in them.
@@ -125,10 +114,8 @@ class ServerWorker {
     }
   }
 
-  Job job_;
   Settings settings_;
-  TcpLoop loop_;
-  Membership member_;
+  Session session_;
   std::uint64_t pushes_ = 0;
 };
 

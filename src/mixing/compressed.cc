@@ -24,17 +24,17 @@ namespace {
 
 class CompressedMixing : public Mixing {
  public:
-  CompressedMixing(const MixingSettings& settings, Comm& comm)
-      : Mixing(comm),
+  CompressedMixing(const MixingSettings& settings, Group group)
+      : Mixing(group),
         step_(settings.step),
         graph_(make_graph(settings.graph)),
-        row_(mixing_weights(graph_, 0)[static_cast<std::size_t>(comm.rank())]),
+        row_(mixing_weights(graph_, 0)[static_cast<std::size_t>(group.rank())]),
         codec_(make_codec(settings.codec)) {}
 
   Task<> start(std::span<const float> weights) override {
     own_.assign(weights.begin(), weights.end());
     difference_.resize(weights.size());
-    for (int rank : graph_.hears(comm_.rank())) heard_.push_back({rank, own_, {}});
+    for (int rank : graph_.hears(group_.rank())) heard_.push_back({rank, own_, {}});
     for (Neighbour& neighbour : heard_) {
       neighbour.code.reserve(codec_->largest_code_bytes(weights.size()));
     }
@@ -46,11 +46,11 @@ class CompressedMixing : public Mixing {
     ++report_.rounds;
     encode(weights);
     std::vector<Task<>> messages;
-    for (int rank : graph_.tells(comm_.rank())) messages.push_back(tell(rank));
+    for (int rank : graph_.tells(group_.rank())) messages.push_back(tell(rank));
     for (Neighbour& neighbour : heard_) messages.push_back(hear(neighbour));
     co_await all(std::move(messages));
 
-    const auto decoding = comm_.record(Timeline::Kind::encode, "decode");
+    const auto decoding = group_.record(Timeline::Kind::encode, "decode");
     codec_->add_decoded(code_, own_);
     for (Neighbour& neighbour : heard_) {
       codec_->add_decoded(neighbour.code, neighbour.copy);
@@ -69,7 +69,7 @@ class CompressedMixing : public Mixing {
   };
 
   void encode(std::span<const float> weights) {
-    const auto encoding = comm_.record(Timeline::Kind::encode, "encode");
+    const auto encoding = group_.record(Timeline::Kind::encode, "encode");
     std::ranges::copy(weights, difference_.begin());
     subtract_scaled(difference_, own_, 1);
     codec_->encode(difference_, code_);
@@ -77,20 +77,20 @@ class CompressedMixing : public Mixing {
 
   Task<> tell(int rank) {
     auto bytes = static_cast<std::uint32_t>(code_.size());
-    auto length = comm_.send_with_next(rank, kMixingChannel, object_bytes(bytes));
-    auto code = comm_.send(rank, kMixingChannel, std::span(code_));
+    auto length = group_.send_with_next(rank, kMixingChannel, object_bytes(bytes));
+    auto code = group_.send(rank, kMixingChannel, std::span(code_));
     co_await length;
     co_await code;
   }
   Task<> hear(Neighbour& neighbour) {
     std::uint32_t bytes = 0;
-    co_await comm_.receive(neighbour.rank, kMixingChannel, object_bytes(bytes));
+    co_await group_.receive(neighbour.rank, kMixingChannel, object_bytes(bytes));
     if (bytes > codec_->largest_code_bytes(own_.size())) {
       throw Error(fmt::format("rank {} announced a code of {} bytes", neighbour.rank, bytes),
                   "all workers must run the same program with the same model and settings");
     }
     neighbour.code.resize(bytes);
-    co_await comm_.receive(neighbour.rank, kMixingChannel, Bytes(neighbour.code));
+    co_await group_.receive(neighbour.rank, kMixingChannel, Bytes(neighbour.code));
   }
 
   double step_;
@@ -105,8 +105,8 @@ class CompressedMixing : public Mixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_compressed_mixing(const MixingSettings& settings, Comm& comm) {
-  return std::make_unique<CompressedMixing>(settings, comm);
+std::unique_ptr<Mixing> make_compressed_mixing(const MixingSettings& settings, Group group) {
+  return std::make_unique<CompressedMixing>(settings, group);
 }
 
 }  // namespace starling

@@ -22,8 +22,8 @@ namespace {
 
 class ElasticMixing : public LetterMixing {
  public:
-  ElasticMixing(const MixingSettings& settings, Comm& comm)
-      : LetterMixing(settings, comm),
+  ElasticMixing(const MixingSettings& settings, Group group)
+      : LetterMixing(settings, group),
         alpha_(static_cast<float>(settings.alpha)),
         beta_(static_cast<float>(settings.beta)),
         has_master_(settings.graph.name == "star") {}
@@ -65,8 +65,8 @@ class ElasticMixing : public LetterMixing {
  private:
   static constexpr std::uint32_t kQuestion = 0, kAnswer = 1;
 
-  bool is_master() const { return has_master_ && comm_.rank() == kMaster; }
-  bool awaits_answer() const override { return asked_ && !comm_.is_lost(*asked_); }
+  bool is_master() const { return has_master_ && group_.rank() == kMaster; }
+  bool awaits_answer() const override { return asked_ && !group_.is_lost(*asked_); }
 
   bool read(const Letter& letter, std::span<float> weights) override {
     const std::span<float> values = model_in(letter, weights.size());
@@ -80,11 +80,11 @@ class ElasticMixing : public LetterMixing {
 
   // The distance is written over the question and goes back in its place.
   bool answer(const Letter& letter, std::span<float> theirs, std::span<float> weights) {
-    if (!letters_->can_send(letter.from)) return comm_.is_lost(letter.from);
+    if (!letters_->can_send(letter.from)) return group_.is_lost(letter.from);
     const std::span<float> ours = is_master() ? std::span<float>(master_) : weights;
     note(letter, ours, theirs);
     const std::span<float> distance = theirs;
-    if (asked_ == letter.from && comm_.rank() < letter.from) {
+    if (asked_ == letter.from && group_.rank() < letter.from) {
       // We have asked each other: if both questions counted, each would go all of the way and they
       // would trade places. Ours counts.
       std::ranges::fill(distance, 0.0f);
@@ -121,8 +121,8 @@ class ElasticMixing : public LetterMixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_elastic_mixing(const MixingSettings& settings, Comm& comm) {
-  return std::make_unique<ElasticMixing>(settings, comm);
+std::unique_ptr<Mixing> make_elastic_mixing(const MixingSettings& settings, Group group) {
+  return std::make_unique<ElasticMixing>(settings, group);
 }
 
 }  // namespace starling

@@ -27,8 +27,8 @@ float range_of(std::span<const float> weights) {
 // A vector on its way: its range, then its halves.
 class Halves {
  public:
-  Halves(Comm& comm, Channel channel, std::size_t elements)
-      : comm_(comm), channel_(channel), values_(elements) {
+  Halves(Group group, Channel channel, std::size_t elements)
+      : group_(group), channel_(channel), values_(elements) {
     CodecSettings half;
     half.name = "half";
     codec_ = make_codec(half);
@@ -36,7 +36,7 @@ class Halves {
   }
 
   void encode(std::span<const float> weights) {
-    const auto encoding = comm_.record(Timeline::Kind::encode, "encode");
+    const auto encoding = group_.record(Timeline::Kind::encode, "encode");
     range_ = range_of(weights);
     std::ranges::copy(weights, values_.begin());
     scale(values_, 1 / range_);
@@ -49,18 +49,18 @@ class Halves {
   }
 
   Task<> send(int rank) {
-    auto range = comm_.send_with_next(rank, channel_, object_bytes(range_));
-    auto code = comm_.send(rank, channel_, std::span(code_));
+    auto range = group_.send_with_next(rank, channel_, object_bytes(range_));
+    auto code = group_.send(rank, channel_, std::span(code_));
     co_await range;
     co_await code;
   }
   Task<> receive(int rank) {
-    co_await comm_.receive(rank, channel_, object_bytes(range_));
-    co_await comm_.receive(rank, channel_, Bytes(code_));
+    co_await group_.receive(rank, channel_, object_bytes(range_));
+    co_await group_.receive(rank, channel_, Bytes(code_));
   }
 
  private:
-  Comm& comm_;
+  Group group_;
   Channel channel_;
   std::unique_ptr<Codec> codec_;
   float range_ = 1;
@@ -70,18 +70,18 @@ class Halves {
 
 }  // namespace
 
-Task<> half_mean_of_all(Comm& comm, Channel channel, std::span<float> weights) {
-  if (comm.size() == 1) co_return;
+Task<> half_mean_of_all(Group group, Channel channel, std::span<float> weights) {
+  if (group.size() == 1) co_return;
   constexpr int kCentre = 0;
-  Halves halves(comm, channel, weights.size());
-  if (comm.rank() == kCentre) {
-    for (int rank = 1; rank < comm.size(); ++rank) {
+  Halves halves(group, channel, weights.size());
+  if (group.rank() == kCentre) {
+    for (int rank = 1; rank < group.size(); ++rank) {
       co_await halves.receive(rank);
       halves.add_decoded(weights);
     }
-    scale(weights, 1.0f / static_cast<float>(comm.size()));
+    scale(weights, 1.0f / static_cast<float>(group.size()));
     halves.encode(weights);
-    for (int rank = 1; rank < comm.size(); ++rank) co_await halves.send(rank);
+    for (int rank = 1; rank < group.size(); ++rank) co_await halves.send(rank);
   } else {
     halves.encode(weights);
     co_await halves.send(kCentre);

@@ -4,13 +4,13 @@
 
 #include <span>
 
-#include "runtime/comm.h"
+#include "runtime/group.h"
 
 namespace starling {
 
 // All end with the same bits: the mean of everybody's weights, rounded to 16-bit floats before and
 // after. Those have eleven bits of precision. A vector that goes beyond their range, 65504, is sent
 // with a scale, so that nothing is clipped; infinities and NaNs stay what they are.
-Task<> half_mean_of_all(Comm& comm, Channel channel, std::span<float> weights);
+Task<> half_mean_of_all(Group group, Channel channel, std::span<float> weights);
 
 }  // namespace starling

@@ -17,11 +17,11 @@ namespace starling {
 
 class LetterMixing : public Mixing {
  public:
-  LetterMixing(const MixingSettings& settings, Comm& comm)
-      : Mixing(comm),
+  LetterMixing(const MixingSettings& settings, Group group)
+      : Mixing(group),
         graph_(make_graph(settings.graph)),
-        random_{settings.seed, static_cast<std::uint64_t>(comm.rank()), 0x1e77e5} {
-    comm.contain_losses(comm.size());
+        random_{settings.seed, static_cast<std::uint64_t>(group.rank()), 0x1e77e5} {
+    group.contain_losses();
   }
 
   void attend(std::span<float> weights) override {
@@ -46,15 +46,15 @@ class LetterMixing : public Mixing {
   virtual bool awaits_answer() const { return false; }
 
   void open(std::size_t largest_bytes, int rooms = 2) {
-    std::vector<int> everybody(static_cast<std::size_t>(comm_.size()));
+    std::vector<int> everybody(static_cast<std::size_t>(group_.size()));
     std::iota(everybody.begin(), everybody.end(), 0);
-    letters_.emplace(comm_, everybody, largest_bytes, rooms);
+    letters_.emplace(group_, everybody, largest_bytes, rooms);
   }
 
   // For rules whose master's model rank 0 keeps beside its own weights.
   static constexpr int kMaster = 0;
   void need_the_master() const {
-    if (!comm_.is_lost(kMaster)) return;
+    if (!group_.is_lost(kMaster)) return;
     throw Error(fmt::format("rank {}, which kept the master's model, was lost", kMaster),
                 "start again");
   }
@@ -91,8 +91,8 @@ class LetterMixing : public Mixing {
   // One of those we tell in this round, if any of them is left.
   std::optional<int> random_neighbour(std::uint64_t round) {
     std::vector<int> left;
-    for (int rank : graph_.tells(comm_.rank(), round)) {
-      if (!comm_.is_lost(rank)) left.push_back(rank);
+    for (int rank : graph_.tells(group_.rank(), round)) {
+      if (!group_.is_lost(rank)) left.push_back(rank);
     }
     if (left.empty()) return std::nullopt;
     return left[random_.below(left.size())];

@@ -10,25 +10,25 @@ namespace starling {
 
 namespace {
 
-constexpr Channel kHeaderChannel{6, Purpose::control, "a letter"};
-constexpr Channel kBytesChannel{7, Purpose::weights, "a letter"};
-constexpr Channel kComeChannel{9, Purpose::control, "a letter"};
+constexpr Channel kHeaderChannel{0, Purpose::control, "a letter"};
+constexpr Channel kBytesChannel{1, Purpose::weights, "a letter"};
+constexpr Channel kComeChannel{2, Purpose::control, "a letter"};
 constexpr std::uint32_t kGoodbye = ~0u;
 
 }  // namespace
 
-Letters::Letters(Comm& comm, std::span<const int> peers, std::size_t largest_bytes, int rooms)
-    : comm_(comm),
+Letters::Letters(Group group, std::span<const int> peers, std::size_t largest_bytes, int rooms)
+    : group_(group),
       largest_bytes_(largest_bytes),
-      news_(comm.loop()),
-      coming_(comm.loop(), rooms),
-      going_(comm.loop(), 1) {
+      news_(group.loop()),
+      coming_(group.loop(), rooms),
+      going_(group.loop(), 1) {
   std::vector<int> ranks(peers.begin(), peers.end());
   std::ranges::sort(ranks);
   ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
-  std::erase(ranks, comm.rank());
+  std::erase(ranks, group.rank());
   for (int rank : ranks) {
-    peers_.push_back(std::make_unique<Peer>(comm, rank));
+    peers_.push_back(std::make_unique<Peer>(group, rank));
     Peer& peer = *peers_.back();
     peer.receiving.emplace(receive_all(peer));
   }
@@ -54,7 +54,7 @@ Task<> Letters::receive_all(Peer& peer) {
 Task<> Letters::receive_letters(Peer& peer) {
   while (true) {
     LetterHeader header;
-    co_await comm_.receive(peer.rank, kHeaderChannel, object_bytes(header));
+    co_await group_.receive(peer.rank, kHeaderChannel, object_bytes(header));
     if (header.kind == kGoodbye) {
       peer.closed = true;
       news_.ring();
@@ -66,11 +66,11 @@ Task<> Letters::receive_letters(Peer& peer) {
                   "all workers must run the same program with the same model and settings");
     }
     while (!coming_.has_room(header.bytes)) co_await coming_.freed().rung();
-    SharedSheet sheet = std::make_shared<Sheet>(comm_, header.bytes, coming_);
+    SharedSheet sheet = std::make_shared<Sheet>(group_, header.bytes, coming_);
     {
-      auto arrival = comm_.receive(peer.rank, kBytesChannel, sheet->bytes());
+      auto arrival = group_.receive(peer.rank, kBytesChannel, sheet->bytes());
       std::byte come{1};
-      co_await comm_.send(peer.rank, kComeChannel, object_bytes(come));
+      co_await group_.send(peer.rank, kComeChannel, object_bytes(come));
       co_await arrival;
     }
     peer.header = header;
@@ -83,13 +83,13 @@ Task<> Letters::receive_letters(Peer& peer) {
 
 bool Letters::can_send(int peer) const {
   const Peer& to = at(peer);
-  return !comm_.is_lost(peer) && (!to.sending || to.sending->done());
+  return !group_.is_lost(peer) && (!to.sending || to.sending->done());
 }
 
 SharedSheet Letters::write(ConstBytes bytes) {
   STARLING_CHECK(can_write() && bytes.size() <= largest_bytes_, "no paper for {} bytes",
                  bytes.size());
-  auto sheet = std::make_shared<Sheet>(comm_, bytes.size(), going_);
+  auto sheet = std::make_shared<Sheet>(group_, bytes.size(), going_);
   std::ranges::copy(bytes, sheet->bytes().begin());
   return sheet;
 }
@@ -105,11 +105,11 @@ void Letters::send(int peer, LetterHeader header, SharedSheet sheet) {
 
 Task<> Letters::deliver(Peer& peer) {
   try {
-    co_await comm_.send(peer.rank, kHeaderChannel, object_bytes(peer.out_header));
+    co_await group_.send(peer.rank, kHeaderChannel, object_bytes(peer.out_header));
     if (peer.out_header.kind != kGoodbye) {
       std::byte come{};
-      co_await comm_.receive(peer.rank, kComeChannel, object_bytes(come));
-      co_await comm_.send(peer.rank, kBytesChannel, ConstBytes(peer.out->bytes()));
+      co_await group_.receive(peer.rank, kComeChannel, object_bytes(come));
+      co_await group_.send(peer.rank, kBytesChannel, ConstBytes(peer.out->bytes()));
     }
   } catch (const PeerLost&) {
     if (returned_) returned_(peer.out_header);
@@ -127,7 +127,7 @@ bool Letters::close() {
       send(peer->rank, goodbye, {});
       peer->told_goodbye = true;
     }
-    const bool told = peer->told_goodbye || comm_.is_lost(peer->rank);
+    const bool told = peer->told_goodbye || group_.is_lost(peer->rank);
     const bool sent = !peer->sending || peer->sending->done();
     over = over && told && sent && peer->closed;
   }

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/comm.h"
+#include "runtime/group.h"
 #include "runtime/running.h"
 
 namespace starling {
@@ -54,8 +54,8 @@ class Shelf {
 class Sheet {
  public:
   // On no shelf: somebody's own.
-  Sheet(Comm& comm, std::size_t bytes) : memory_(comm.lend<std::byte>(bytes)) {}
-  Sheet(Comm& comm, std::size_t bytes, Shelf& shelf) : Sheet(comm, bytes) {
+  Sheet(Group group, std::size_t bytes) : memory_(group.lend<std::byte>(bytes)) {}
+  Sheet(Group group, std::size_t bytes, Shelf& shelf) : Sheet(group, bytes) {
     shelf_ = &shelf;
     ++shelf.sheets_;
     shelf.bytes_ += bytes;
@@ -92,9 +92,9 @@ struct Letter {
 
 class Letters {
  public:
-  // Peers may be named twice and may be lost at any time. No letter is longer than `largest_bytes`.
+  // The group's channels are for letters alone. Peers may be named twice and may be lost at any time. No letter is longer than `largest_bytes`.
   // Of long letters, `rooms` may lie here unread or be read and still on the shelf.
-  Letters(Comm& comm, std::span<const int> peers, std::size_t largest_bytes, int rooms = 2);
+  Letters(Group group, std::span<const int> peers, std::size_t largest_bytes, int rooms = 2);
 
   // Called with the header of a letter that never left because its receiver was lost.
   void on_return(std::function<void(const LetterHeader&)> action) { returned_ = std::move(action); }
@@ -129,7 +129,7 @@ class Letters {
 
  private:
   struct Peer {
-    Peer(Comm& comm, int peer_rank) : rank(peer_rank), taken(comm.loop()) {}
+    Peer(Group group, int peer_rank) : rank(peer_rank), taken(group.loop()) {}
     int rank;
     LetterHeader header;
     SharedSheet in;
@@ -148,7 +148,7 @@ class Letters {
   Task<> receive_letters(Peer& peer);
   Task<> deliver(Peer& peer);
 
-  Comm& comm_;
+  Group group_;
   std::size_t largest_bytes_;
   Bell news_;
   Shelf coming_, going_;

@@ -16,12 +16,12 @@ namespace {
 
 class MeanMixing : public Mixing {
  public:
-  MeanMixing(const MixingSettings& settings, Comm& comm) : Mixing(comm), settings_(settings) {
+  MeanMixing(const MixingSettings& settings, Group group) : Mixing(group), settings_(settings) {
     if (has_exchange_of_its_own()) return;
     graph_ = make_graph(settings.graph);
     for (std::uint64_t round = 0; round < graph_->rounds(); ++round) {
       const Matrix matrix = mixing_weights(*graph_, round);
-      weights_of_.push_back(matrix[static_cast<std::size_t>(comm.rank())]);
+      weights_of_.push_back(matrix[static_cast<std::size_t>(group.rank())]);
     }
   }
 
@@ -34,14 +34,13 @@ class MeanMixing : public Mixing {
     if (!has_exchange_of_its_own()) {
       co_await with_neighbours(weights, round);
     } else if (graph == "window") {
-      co_await pairwise_average(comm_, kMixingChannel, weights, settings_.graph.passes);
+      co_await pairwise_average(group_, kMixingChannel, weights, settings_.graph.passes);
     } else if (graph == "exponential") {
-      co_await exponential_average(comm_, kMixingChannel, weights, round);
+      co_await exponential_average(group_, kMixingChannel, weights, round);
     } else if (graph == "mesh") {
-      co_await mean_of_all(comm_, kMixingChannel, weights);
+      co_await mean_of_all(group_, kMixingChannel, weights);
     } else {  // star: through the centre
-      co_await naive_allreduce(comm_, kMixingChannel, weights);
-      scale(weights, 1.0f / static_cast<float>(comm_.size()));
+      co_await allreduce(naive_allreduce, group_, kMixingChannel, weights, Reduction::mean);
     }
   }
 
@@ -56,13 +55,13 @@ class MeanMixing : public Mixing {
     const std::vector<double>& row = weights_of_[round % graph_->rounds()];
     heard_.clear();
     double others = 0;
-    for (int rank : graph_->hears(comm_.rank(), round)) {
+    for (int rank : graph_->hears(group_.rank(), round)) {
       const double weight = 2 * settings_.step * row[static_cast<std::size_t>(rank)];
       heard_.push_back({rank, static_cast<float>(weight)});
       others += weight;
     }
-    co_await weighted_sum(comm_, kMixingChannel, weights, static_cast<float>(1 - others),
-                          graph_->tells(comm_.rank(), round), heard_);
+    co_await weighted_sum(group_, kMixingChannel, weights, static_cast<float>(1 - others),
+                          graph_->tells(group_.rank(), round), heard_);
   }
 
   MixingSettings settings_;
@@ -73,8 +72,8 @@ class MeanMixing : public Mixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_mean_mixing(const MixingSettings& settings, Comm& comm) {
-  return std::make_unique<MeanMixing>(settings, comm);
+std::unique_ptr<Mixing> make_mean_mixing(const MixingSettings& settings, Group group) {
+  return std::make_unique<MeanMixing>(settings, group);
 }
 
 }  // namespace starling

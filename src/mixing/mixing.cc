@@ -15,20 +15,20 @@ MixReport& MixReport::operator+=(const MixReport& other) {
   return *this;
 }
 
-std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Comm& comm,
+std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Group group,
                                     std::uint64_t samples) {
-  if (settings.rule == "push-sum") return make_push_sum_mixing(settings, comm);
-  if (settings.rule == "outer") return make_outer_mixing(settings, comm);
-  if (settings.rule == "sampled") return make_sampled_mixing(settings, comm, samples);
-  if (settings.rule == "elastic") return make_elastic_mixing(settings, comm);
-  if (settings.rule == "elastic-push") return make_push_mixing(settings, comm);
-  if (settings.rule == "sum-weight") return make_sum_weight_mixing(settings, comm);
-  if (settings.rule == "updates") return make_updates_mixing(settings, comm);
-  if (settings.rule == "penalty") return make_penalty_mixing(settings, comm);
+  if (settings.rule == "push-sum") return make_push_sum_mixing(settings, group);
+  if (settings.rule == "outer") return make_outer_mixing(settings, group);
+  if (settings.rule == "sampled") return make_sampled_mixing(settings, group, samples);
+  if (settings.rule == "elastic") return make_elastic_mixing(settings, group);
+  if (settings.rule == "elastic-push") return make_push_mixing(settings, group);
+  if (settings.rule == "sum-weight") return make_sum_weight_mixing(settings, group);
+  if (settings.rule == "updates") return make_updates_mixing(settings, group);
+  if (settings.rule == "penalty") return make_penalty_mixing(settings, group);
   STARLING_CHECK(settings.rule == "mean", "'{}' was not checked", settings.rule);
-  if (!settings.waits) return make_push_mixing(settings, comm);
-  if (settings.codec.name != "raw") return make_compressed_mixing(settings, comm);
-  return make_mean_mixing(settings, comm);
+  if (!settings.waits) return make_push_mixing(settings, group);
+  if (settings.codec.name != "raw") return make_compressed_mixing(settings, group);
+  return make_mean_mixing(settings, group);
 }
 
 Matrix mixing_weights(const Graph& graph, std::uint64_t round) {

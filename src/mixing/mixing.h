@@ -25,7 +25,7 @@
 #include <string>
 
 #include "codec/codec.h"
-#include "runtime/comm.h"
+#include "runtime/group.h"
 #include "topology/graph.h"
 
 namespace starling {
@@ -67,7 +67,7 @@ struct MixingSettings {
 
 class Mixing {
  public:
-  explicit Mixing(Comm& comm) : comm_(comm) {}
+  explicit Mixing(Group group) : group_(group) {}
   virtual ~Mixing() = default;
 
   // All workers have these weights now.
@@ -92,31 +92,31 @@ class Mixing {
  protected:
   std::uint64_t age(std::uint64_t clock) const { return clock_ > clock ? clock_ - clock : 0; }
 
-  Comm& comm_;
+  Group group_;
   std::uint64_t clock_ = 0;
   MixReport report_;
 };
 
 // `samples` is how many this worker has of its own, for rules that weigh by them.
-std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Comm& comm,
+std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Group group,
                                     std::uint64_t samples);
 
 // The graph's weights: Metropolis's where everybody who hears is heard, else equal ones.
 Matrix mixing_weights(const Graph& graph, std::uint64_t round);
 
 // One function a rule, each in the file of its name.
-std::unique_ptr<Mixing> make_mean_mixing(const MixingSettings& settings, Comm& comm);
-std::unique_ptr<Mixing> make_compressed_mixing(const MixingSettings& settings, Comm& comm);
-std::unique_ptr<Mixing> make_push_sum_mixing(const MixingSettings& settings, Comm& comm);
-std::unique_ptr<Mixing> make_outer_mixing(const MixingSettings& settings, Comm& comm);
-std::unique_ptr<Mixing> make_sampled_mixing(const MixingSettings& settings, Comm& comm,
+std::unique_ptr<Mixing> make_mean_mixing(const MixingSettings& settings, Group group);
+std::unique_ptr<Mixing> make_compressed_mixing(const MixingSettings& settings, Group group);
+std::unique_ptr<Mixing> make_push_sum_mixing(const MixingSettings& settings, Group group);
+std::unique_ptr<Mixing> make_outer_mixing(const MixingSettings& settings, Group group);
+std::unique_ptr<Mixing> make_sampled_mixing(const MixingSettings& settings, Group group,
                                             std::uint64_t samples);
-std::unique_ptr<Mixing> make_elastic_mixing(const MixingSettings& settings, Comm& comm);
-std::unique_ptr<Mixing> make_push_mixing(const MixingSettings& settings, Comm& comm);
-std::unique_ptr<Mixing> make_sum_weight_mixing(const MixingSettings& settings, Comm& comm);
-std::unique_ptr<Mixing> make_updates_mixing(const MixingSettings& settings, Comm& comm);
-std::unique_ptr<Mixing> make_penalty_mixing(const MixingSettings& settings, Comm& comm);
+std::unique_ptr<Mixing> make_elastic_mixing(const MixingSettings& settings, Group group);
+std::unique_ptr<Mixing> make_push_mixing(const MixingSettings& settings, Group group);
+std::unique_ptr<Mixing> make_sum_weight_mixing(const MixingSettings& settings, Group group);
+std::unique_ptr<Mixing> make_updates_mixing(const MixingSettings& settings, Group group);
+std::unique_ptr<Mixing> make_penalty_mixing(const MixingSettings& settings, Group group);
 
-inline constexpr Channel kMixingChannel{1, Purpose::weights, "mixing weights"};
+inline constexpr Channel kMixingChannel{0, Purpose::weights, "mixing weights"};
 
 }  // namespace starling

@@ -16,9 +16,9 @@ namespace {
 
 class OuterMixing : public Mixing {
  public:
-  OuterMixing(const MixingSettings& settings, Comm& comm)
-      : Mixing(comm),
-        mean_(make_mean_mixing(settings, comm)),
+  OuterMixing(const MixingSettings& settings, Group group)
+      : Mixing(group),
+        mean_(make_mean_mixing(settings, group)),
         lr_(static_cast<float>(settings.outer_lr)),
         momentum_(static_cast<float>(settings.outer_momentum)) {}
 
@@ -48,8 +48,8 @@ class OuterMixing : public Mixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_outer_mixing(const MixingSettings& settings, Comm& comm) {
-  return std::make_unique<OuterMixing>(settings, comm);
+std::unique_ptr<Mixing> make_outer_mixing(const MixingSettings& settings, Group group) {
+  return std::make_unique<OuterMixing>(settings, group);
 }
 
 }  // namespace starling

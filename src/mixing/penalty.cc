@@ -21,15 +21,15 @@ namespace {
 
 class PenaltyMixing : public LetterMixing {
  public:
-  PenaltyMixing(const MixingSettings& settings, Comm& comm)
-      : LetterMixing(settings, comm), penalty_(static_cast<float>(settings.penalty)) {}
+  PenaltyMixing(const MixingSettings& settings, Group group)
+      : LetterMixing(settings, group), penalty_(static_cast<float>(settings.penalty)) {}
 
   Task<> start(std::span<const float> weights) override {
     open(weights.size_bytes(), 1);
-    model_ = std::make_shared<Sheet>(comm_, weights.size_bytes());
+    model_ = std::make_shared<Sheet>(group_, weights.size_bytes());
     std::ranges::copy(weights, model_->floats().begin());
-    if (comm_.rank() == kMaster) {
-      latest_.assign(static_cast<std::size_t>(comm_.size()), model_);
+    if (group_.rank() == kMaster) {
+      latest_.assign(static_cast<std::size_t>(group_.size()), model_);
       latest_[kMaster].reset();
       written_.assign(latest_.size(), false);
     }
@@ -43,7 +43,7 @@ class PenaltyMixing : public LetterMixing {
 
   Task<> mix(std::span<float> weights, std::uint64_t) override {
     ++report_.rounds;
-    if (comm_.rank() == kMaster) {
+    if (group_.rank() == kMaster) {
       hear(kMaster, weights);
     } else {
       LetterHeader header;
@@ -73,8 +73,8 @@ class PenaltyMixing : public LetterMixing {
 
   bool read(const Letter& letter, std::span<float> weights) override {
     const std::span<const float> model = model_in(letter, weights.size());
-    if (letter.header.kind == kWorkers && comm_.rank() != kMaster) {
-      throw Error(fmt::format("rank {} took rank {} for the master", letter.from, comm_.rank()),
+    if (letter.header.kind == kWorkers && group_.rank() != kMaster) {
+      throw Error(fmt::format("rank {} took rank {} for the master", letter.from, group_.rank()),
                   "all workers must run the same program with the same settings");
     }
     note(letter, weights, model);
@@ -92,14 +92,14 @@ class PenaltyMixing : public LetterMixing {
   // At the master, whose own last model is its weights as they are.
   void hear(int writer, std::span<const float> weights) {
     written_[static_cast<std::size_t>(writer)] = true;
-    const int left = comm_.size() - comm_.lost_count();
+    const int left = group_.size() - group_.lost_count();
     if (2 * std::ranges::count(written_, true) <= left) return;
     written_.assign(written_.size(), false);
-    const auto mean = std::make_shared<Sheet>(comm_, weights.size_bytes());
+    const auto mean = std::make_shared<Sheet>(group_, weights.size_bytes());
     std::ranges::copy(weights, mean->floats().begin());
-    for (int rank = 1; rank < comm_.size(); ++rank) {
+    for (int rank = 1; rank < group_.size(); ++rank) {
       const SharedSheet& latest = latest_[static_cast<std::size_t>(rank)];
-      if (!comm_.is_lost(rank)) add(mean->floats(), latest->floats());
+      if (!group_.is_lost(rank)) add(mean->floats(), latest->floats());
     }
     scale(mean->floats(), 1.0f / static_cast<float>(left));
     adopt(mean, clock_);
@@ -120,9 +120,9 @@ class PenaltyMixing : public LetterMixing {
     if (settling_) return;  // nobody trains on it any more
     std::vector<int> left;
     int place = 0;
-    for (int rank = 0; rank < comm_.size(); ++rank) {
-      if (rank == comm_.rank()) place = static_cast<int>(left.size());
-      if (!comm_.is_lost(rank)) left.push_back(rank);
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      if (rank == group_.rank()) place = static_cast<int>(left.size());
+      if (!group_.is_lost(rank)) left.push_back(rank);
     }
     const auto size = static_cast<int>(left.size());
     for (int k = 1; k < tree_reach(place, size) && place + k < size; k *= 2) {
@@ -149,8 +149,8 @@ class PenaltyMixing : public LetterMixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_penalty_mixing(const MixingSettings& settings, Comm& comm) {
-  return std::make_unique<PenaltyMixing>(settings, comm);
+std::unique_ptr<Mixing> make_penalty_mixing(const MixingSettings& settings, Group group) {
+  return std::make_unique<PenaltyMixing>(settings, group);
 }
 
 }  // namespace starling

@@ -13,13 +13,13 @@ namespace {
 
 class PushMixing : public LetterMixing {
  public:
-  PushMixing(const MixingSettings& settings, Comm& comm)
-      : LetterMixing(settings, comm), settings_(settings) {
+  PushMixing(const MixingSettings& settings, Group group)
+      : LetterMixing(settings, group), settings_(settings) {
     for (std::uint64_t round = 0; round < graph_.rounds(); ++round) {
       const Matrix matrix = mixing_weights(graph_, round);
-      const std::vector<double>& row = matrix[static_cast<std::size_t>(comm.rank())];
+      const std::vector<double>& row = matrix[static_cast<std::size_t>(group.rank())];
       weight_of_.resize(row.size());
-      for (int rank : graph_.hears(comm.rank(), round)) {
+      for (int rank : graph_.hears(group.rank(), round)) {
         const auto from = static_cast<std::size_t>(rank);
         weight_of_[from] =
             settings.rule == "elastic-push" ? settings.alpha : 2 * settings.step * row[from];
@@ -35,8 +35,8 @@ class PushMixing : public LetterMixing {
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
     SharedSheet copy;
-    for (int rank : graph_.tells(comm_.rank(), round)) {
-      const bool down = rank > comm_.rank();
+    for (int rank : graph_.tells(group_.rank(), round)) {
+      const bool down = rank > group_.rank();
       const auto rounds_down = static_cast<std::uint64_t>(settings_.rounds_down);
       if (down && (round + 1) % rounds_down != 0) continue;
       try_send(rank, {}, std::as_bytes(weights), copy);
@@ -59,8 +59,8 @@ class PushMixing : public LetterMixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_push_mixing(const MixingSettings& settings, Comm& comm) {
-  return std::make_unique<PushMixing>(settings, comm);
+std::unique_ptr<Mixing> make_push_mixing(const MixingSettings& settings, Group group) {
+  return std::make_unique<PushMixing>(settings, group);
 }
 
 }  // namespace starling

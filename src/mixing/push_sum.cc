@@ -15,16 +15,16 @@ namespace {
 
 class PushSumMixing : public Mixing {
  public:
-  PushSumMixing(const MixingSettings& settings, Comm& comm)
-      : Mixing(comm), graph_(make_graph(settings.graph)) {}
+  PushSumMixing(const MixingSettings& settings, Group group)
+      : Mixing(group), graph_(make_graph(settings.graph)) {}
 
   Task<> start(std::span<const float>) override { co_return; }
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
-    const std::span<const int> told = graph_.tells(comm_.rank(), round);
+    const std::span<const int> told = graph_.tells(group_.rank(), round);
     heard_.clear();
-    for (int rank : graph_.hears(comm_.rank(), round)) heard_.push_back({rank, 1});
+    for (int rank : graph_.hears(group_.rank(), round)) heard_.push_back({rank, 1});
     part_ = number_ / static_cast<float>(told.size() + 1);
     scale(weights, part_);  // the part that everybody gets
     parts_.assign(heard_.size(), 0);
@@ -33,7 +33,7 @@ class PushSumMixing : public Mixing {
     for (std::size_t i = 0; i < heard_.size(); ++i) {
       moves.push_back(hear_part(heard_[i].rank, parts_[i]));
     }
-    moves.push_back(weighted_sum(comm_, kMixingChannel, weights, 1, told, heard_));
+    moves.push_back(weighted_sum(group_, kMixingChannel, weights, 1, told, heard_));
     co_await all(std::move(moves));
     number_ = part_;
     for (float part : parts_) {
@@ -46,11 +46,11 @@ class PushSumMixing : public Mixing {
   float final_share() const override { return number_; }
 
  private:
-  static constexpr Channel kPartChannel{10, Purpose::weights, "mixing weights"};
+  static constexpr Channel kPartChannel{1, Purpose::weights, "mixing weights"};
 
-  Task<> tell_part(int rank) { co_await comm_.send(rank, kPartChannel, object_bytes(part_)); }
+  Task<> tell_part(int rank) { co_await group_.send(rank, kPartChannel, object_bytes(part_)); }
   Task<> hear_part(int rank, float& part) {
-    co_await comm_.receive(rank, kPartChannel, object_bytes(part));
+    co_await group_.receive(rank, kPartChannel, object_bytes(part));
   }
 
   Graph graph_;
@@ -62,8 +62,8 @@ class PushSumMixing : public Mixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_push_sum_mixing(const MixingSettings& settings, Comm& comm) {
-  return std::make_unique<PushSumMixing>(settings, comm);
+std::unique_ptr<Mixing> make_push_sum_mixing(const MixingSettings& settings, Group group) {
+  return std::make_unique<PushSumMixing>(settings, group);
 }
 
 }  // namespace starling

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "exchange/collect.h"
+#include "exchange/collectives.h"
 #include "exchange/move.h"
 #include "exchange/neighbours.h"
 #include "mixing/mixing.h"
@@ -18,31 +18,32 @@ namespace {
 
 class SampledMixing : public Mixing {
  public:
-  SampledMixing(const MixingSettings& settings, Comm& comm, std::uint64_t samples)
-      : Mixing(comm),
+  SampledMixing(const MixingSettings& settings, Group group, std::uint64_t samples)
+      : Mixing(group),
         seed_(settings.seed),
         clients_(static_cast<std::size_t>(
-            std::max(1.0, std::round(settings.client_share * comm.size())))),
-        samples_(static_cast<std::size_t>(comm.size())) {
-    samples_[static_cast<std::size_t>(comm.rank())] = samples;
+            std::max(1.0, std::round(settings.client_share * group.size())))),
+        samples_(static_cast<std::size_t>(group.size())) {
+    samples_[static_cast<std::size_t>(group.rank())] = samples;
   }
 
   Task<> start(std::span<const float>) override {
-    co_await all_gather(comm_, kMixingChannel, std::as_writable_bytes(std::span(samples_)));
+    const Vector all = std::as_writable_bytes(std::span(samples_));
+    co_await all_gather(group_, kMixingChannel, all, even_pieces(all, group_.size()));
   }
 
   bool takes_part(std::uint64_t round) const override {
-    return std::ranges::binary_search(clients_of(round), comm_.rank());
+    return std::ranges::binary_search(clients_of(round), group_.rank());
   }
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
     constexpr int kCentre = 0;
     const std::vector<int> clients = clients_of(round);
-    const bool sent = std::ranges::binary_search(clients, comm_.rank());
+    const bool sent = std::ranges::binary_search(clients, group_.rank());
     double all_samples = 0;
     for (int client : clients) all_samples += share_of(client);
-    if (comm_.rank() == kCentre) {
+    if (group_.rank() == kCentre) {
       std::vector<Heard> heard;
       for (int client : clients) {
         if (client == kCentre) continue;
@@ -50,15 +51,15 @@ class SampledMixing : public Mixing {
         report_.mixed(0);
       }
       const double own = sent ? share_of(kCentre) / all_samples : 0;
-      co_await weighted_sum(comm_, kMixingChannel, weights, static_cast<float>(own), {}, heard);
+      co_await weighted_sum(group_, kMixingChannel, weights, static_cast<float>(own), {}, heard);
     } else if (sent) {
-      co_await move(comm_, kMixingChannel, Outgoing{kCentre, weights});
+      co_await move(group_, kMixingChannel, Outgoing{kCentre, weights});
     }
-    for (int rank = 1; rank < comm_.size(); ++rank) {
-      if (comm_.rank() == kCentre) {
-        co_await move(comm_, kMixingChannel, Outgoing{rank, weights});
-      } else if (comm_.rank() == rank) {
-        co_await move(comm_, kMixingChannel, Incoming{kCentre, weights});
+    for (int rank = 1; rank < group_.size(); ++rank) {
+      if (group_.rank() == kCentre) {
+        co_await move(group_, kMixingChannel, Outgoing{rank, weights});
+      } else if (group_.rank() == rank) {
+        co_await move(group_, kMixingChannel, Incoming{kCentre, weights});
       }
     }
   }
@@ -72,7 +73,7 @@ class SampledMixing : public Mixing {
 
   // The same on all workers, in the order of ranks.
   std::vector<int> clients_of(std::uint64_t round) const {
-    std::vector<int> ranks(static_cast<std::size_t>(comm_.size()));
+    std::vector<int> ranks(static_cast<std::size_t>(group_.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
     Random{seed_, round, 0xfeda}.shuffle(std::span<int>(ranks));
     ranks.resize(clients_);
@@ -87,9 +88,9 @@ class SampledMixing : public Mixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_sampled_mixing(const MixingSettings& settings, Comm& comm,
+std::unique_ptr<Mixing> make_sampled_mixing(const MixingSettings& settings, Group group,
                                             std::uint64_t samples) {
-  return std::make_unique<SampledMixing>(settings, comm, samples);
+  return std::make_unique<SampledMixing>(settings, group, samples);
 }
 
 }  // namespace starling

@@ -15,8 +15,8 @@ namespace {
 
 class SumWeightMixing : public LetterMixing {
  public:
-  SumWeightMixing(const MixingSettings& settings, Comm& comm)
-      : LetterMixing(settings, comm), weight_(1.0f / static_cast<float>(comm.size())) {}
+  SumWeightMixing(const MixingSettings& settings, Group group)
+      : LetterMixing(settings, group), weight_(1.0f / static_cast<float>(group.size())) {}
 
   Task<> start(std::span<const float> weights) override {
     open(weights.size_bytes());
@@ -63,8 +63,8 @@ class SumWeightMixing : public LetterMixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_sum_weight_mixing(const MixingSettings& settings, Comm& comm) {
-  return std::make_unique<SumWeightMixing>(settings, comm);
+std::unique_ptr<Mixing> make_sum_weight_mixing(const MixingSettings& settings, Group group) {
+  return std::make_unique<SumWeightMixing>(settings, group);
 }
 
 }  // namespace starling

@@ -12,8 +12,8 @@ namespace {
 
 class UpdatesMixing : public LetterMixing {
  public:
-  UpdatesMixing(const MixingSettings& settings, Comm& comm)
-      : LetterMixing(settings, comm), codec_(make_codec(settings.codec)) {}
+  UpdatesMixing(const MixingSettings& settings, Group group)
+      : LetterMixing(settings, group), codec_(make_codec(settings.codec)) {}
 
   Task<> start(std::span<const float> weights) override {
     open(codec_->largest_code_bytes(weights.size()));
@@ -32,26 +32,26 @@ class UpdatesMixing : public LetterMixing {
 
   Task<> mix(std::span<float>, std::uint64_t round) override {
     ++report_.rounds;
-    const std::span<const int> told = graph_.tells(comm_.rank(), round);
+    const std::span<const int> told = graph_.tells(group_.rank(), round);
     const bool free = std::ranges::all_of(
-        told, [this](int rank) { return comm_.is_lost(rank) || letters_->can_send(rank); });
+        told, [this](int rank) { return group_.is_lost(rank) || letters_->can_send(rank); });
     if (!free || !letters_->can_write()) {  // what is encoded must be sent
       ++report_.skipped;
       co_return;
     }
     {
-      const auto encoding = comm_.record(Timeline::Kind::encode, "encode");
+      const auto encoding = group_.record(Timeline::Kind::encode, "encode");
       codec_->encode(residual_, code_);
     }
     SharedSheet copy;
     for (int rank : told) {
-      if (!comm_.is_lost(rank)) try_send(rank, {}, code_, copy);
+      if (!group_.is_lost(rank)) try_send(rank, {}, code_, copy);
     }
   }
 
  private:
   bool read(const Letter& letter, std::span<float> weights) override {
-    const auto decoding = comm_.record(Timeline::Kind::encode, "decode");
+    const auto decoding = group_.record(Timeline::Kind::encode, "decode");
     codec_->add_decoded(letter.sheet->bytes(), weights);
     report_.mixed(age(letter.header.clock));
     return true;
@@ -65,8 +65,8 @@ class UpdatesMixing : public LetterMixing {
 
 }  // namespace
 
-std::unique_ptr<Mixing> make_updates_mixing(const MixingSettings& settings, Comm& comm) {
-  return std::make_unique<UpdatesMixing>(settings, comm);
+std::unique_ptr<Mixing> make_updates_mixing(const MixingSettings& settings, Group group) {
+  return std::make_unique<UpdatesMixing>(settings, group);
 }
 
 }  // namespace starling

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <asio/io_context.hpp>
+#include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 #include <chrono>
 
@@ -17,6 +18,11 @@ class TcpLoop : public Loop {
   // How long a processor has worked for the thread that asks.
   static Time processor_time();
   asio::io_context& io() { return io_; }
+  // From any thread: wakes the thread that drives this loop, which then does that.
+  template <class Action>
+  void call(Action action) {
+    asio::post(io_, std::move(action));
+  }
 
  private:
   void post(Sleep& sleep) override;

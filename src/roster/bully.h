@@ -8,14 +8,12 @@
 // as its Comm tells it.
 #pragma once
 
-#include <span>
-
-#include "runtime/comm.h"
+#include "runtime/group.h"
 
 namespace starling {
 
-// Called by all of `alive` (in ascending order, this rank among them); returns the leader's rank.
+// Called by all of the group, which is of those who are alive; returns the leader's place in it.
 // Throws PeerLost if the leader is lost before it has said so: then elect again without it.
-Task<int> elect_leader(Comm& comm, Channel channel, std::span<const int> alive);
+Task<int> elect_leader(Group alive, Channel channel);
 
 }  // namespace starling

@@ -23,6 +23,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <list>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,14 +43,19 @@
 namespace starling {
 
 struct Channel {
+  static constexpr const char* kUnnamed = "a message";
+
   std::uint32_t id = 0;
   Purpose purpose = Purpose::control;
-  const char* operation = "a message";  // for errors: "rank 2 was lost in <operation>"
+  const char* operation = kUnnamed;  // for errors: "rank 2 was lost in <operation>"
 
   Channel in(const char* name) const { return {id, purpose, name}; }
+  // For an exchange that may be part of another, whose name says more.
+  Channel or_in(const char* name) const { return operation == kUnnamed ? in(name) : *this; }
 };
 
 class Comm;
+class Group;  // runtime/group.h
 
 class Operation : public Waiter {
  public:
@@ -82,6 +89,8 @@ class Send : public Operation {
 
   Send(Comm& comm, int peer, Channel channel, ConstBytes bytes,
        Departure departure = Departure::now);
+  Send(const Group& group, int to, Channel channel, ConstBytes bytes,
+       Departure departure = Departure::now);
   ~Send();
   ConstBytes bytes;
   Departure departure;
@@ -101,6 +110,8 @@ class Receive : public Operation {
  public:
   Receive(Comm& comm, int peer, Channel channel, Bytes bytes);
   Receive(Comm& comm, int peer, Channel channel, std::size_t bytes, Lender& lender);
+  Receive(const Group& group, int from, Channel channel, Bytes bytes);
+  Receive(const Group& group, int from, Channel channel, std::size_t bytes, Lender& lender);
   ~Receive();
 
   std::size_t size_bytes() const { return size_bytes_; }
@@ -124,9 +135,11 @@ class Comm {
         rank_(rank),
         size_(size),
         ledger_(size),
-        voters_(size),
+        voters_(static_cast<std::size_t>(size)),
         peers_(static_cast<std::size_t>(size)),
-        losses_(loop) {}
+        losses_(loop) {
+    std::iota(voters_.begin(), voters_.end(), 0);
+  }
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
   virtual ~Comm() = default;
@@ -164,10 +177,10 @@ class Comm {
   }
 
   // From now on the loss of a rank is an event that only those who talk to it must deal with. The
-  // first `voters` ranks can go on for one another, so a split must leave only one side of them.
-  void contain_losses(int voters) {
+  // voters can go on for one another, so a split must leave only one side of them.
+  void contain_losses(std::vector<int> voters) {
     losses_are_contained_ = true;
-    voters_ = voters;
+    voters_ = std::move(voters);
   }
   bool is_lost(int peer) const {
     return presence(peer) == Presence::silent || presence(peer) == Presence::dead;
@@ -182,6 +195,11 @@ class Comm {
   // Throws CutOff if this rank must not speak for the others.
   void check_not_cut_off() const {
     if (cut_off_) std::rethrow_exception(cut_off_);
+  }
+
+  // For groups, which are handles: keeps their ranks for as long as there is a Comm.
+  const int* keep_ranks(std::span<const int> ranks) {
+    return kept_ranks_.emplace_back(ranks.begin(), ranks.end()).data();
   }
 
   // Memory for an exchange's intermediate values, recycled from one exchange to the next.
@@ -288,8 +306,9 @@ class Comm {
   Ledger ledger_;
   Timeline timeline_;
   ScratchPool scratch_;
+  std::list<std::vector<int>> kept_ranks_;
   bool losses_are_contained_ = false;
-  int voters_;
+  std::vector<int> voters_;
   std::vector<Peer> peers_;
   std::optional<int> culprit_;
   std::exception_ptr cut_off_;
@@ -309,13 +328,14 @@ inline std::exception_ptr Comm::lost_cause(const Operation& operation) const {
 }
 
 inline void Comm::count_votes(std::span<const Presence> everybody) {
-  if (cut_off_ || rank_ >= voters_) return;
-  const auto voters = everybody.first(static_cast<std::size_t>(voters_));
-  if (may_go_on(voters)) return;
+  if (cut_off_ || std::ranges::find(voters_, rank_) == voters_.end()) return;
+  std::vector<Presence> votes;
   std::vector<int> silent;
-  for (int peer = 0; peer < voters_; ++peer) {
-    if (voters[static_cast<std::size_t>(peer)] == Presence::silent) silent.push_back(peer);
+  for (int voter : voters_) {
+    votes.push_back(everybody[static_cast<std::size_t>(voter)]);
+    if (votes.back() == Presence::silent) silent.push_back(voter);
   }
+  if (may_go_on(votes)) return;
   cut_off_ = std::make_exception_ptr(
       CutOff(fmt::format("cut off from rank {}; as these may go on without it, it stops",
                          fmt::join(silent, ", ")),

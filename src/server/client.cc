@@ -6,8 +6,8 @@
 
 namespace starling {
 
-ServerClient::ServerClient(Comm& comm, const Options& options, std::vector<Key> keys)
-    : comm_(comm), options_(options), keys_(std::move(keys)), held_(keys_.size()) {
+ServerClient::ServerClient(Group group, const Options& options, std::vector<Key> keys)
+    : group_(group), options_(options), keys_(std::move(keys)), held_(keys_.size()) {
   if (keys_.size() > kMaxKeys) {
     throw Error(fmt::format("the model is cut into {} blocks, and servers can tell {} apart",
                             keys_.size(), kMaxKeys),
@@ -27,16 +27,16 @@ Task<> ServerClient::hello(const WorkPlan& plan) {
     hello.units = plan.units;
     hello.units_per_epoch = plan.units_per_epoch;
     const int rank = options_.first_server + server;
-    co_await comm_.send(rank, kRequestChannel, object_bytes(hello));
-    co_await comm_.send(rank, kRequestChannel, std::span(infos));
+    co_await group_.send(rank, kRequestChannel, object_bytes(hello));
+    co_await group_.send(rank, kRequestChannel, std::span(infos));
   }
 }
 
 Task<> ServerClient::put(std::size_t key, std::span<const float> weights) {
   KeyRequest request;
   request.flags = KeyRequest::kPut;
-  co_await comm_.send(server_of(key), key_request_channel(key), object_bytes(request));
-  co_await comm_.send(server_of(key), put_channel(key), weights);
+  co_await group_.send(server_of(key), key_request_channel(key), object_bytes(request));
+  co_await group_.send(server_of(key), put_channel(key), weights);
 }
 
 Task<> ServerClient::push(std::size_t key, std::span<const float> gradient, std::uint64_t clock) {
@@ -45,8 +45,8 @@ Task<> ServerClient::push(std::size_t key, std::span<const float> gradient, std:
   request.clock = clock;
   request.version = held_[key].version;
   auto header =
-      comm_.send_with_next(server_of(key), key_request_channel(key), object_bytes(request));
-  auto values = comm_.send(server_of(key), push_channel(key), gradient);
+      group_.send_with_next(server_of(key), key_request_channel(key), object_bytes(request));
+  auto values = group_.send(server_of(key), push_channel(key), gradient);
   co_await header;
   co_await values;
 }
@@ -62,9 +62,9 @@ Task<> ServerClient::push(std::size_t key, const Factors& factors, std::size_t o
   request.clock = clock;
   request.version = held_[key].version;
   auto header =
-      comm_.send_with_next(server_of(key), key_request_channel(key), object_bytes(request));
-  auto activations = comm_.send(server_of(key), factors_channel(key), factors.activations);
-  auto errors = comm_.send(server_of(key), factors_channel(key), factors.errors);
+      group_.send_with_next(server_of(key), key_request_channel(key), object_bytes(request));
+  auto activations = group_.send(server_of(key), factors_channel(key), factors.activations);
+  auto errors = group_.send(server_of(key), factors_channel(key), factors.errors);
   co_await header;
   co_await activations;
   co_await errors;
@@ -78,10 +78,10 @@ Task<WeightsHeader> ServerClient::push_pull(std::size_t key, std::span<const flo
   request.version = held_[key].version;
   const int server = server_of(key);
   WeightsHeader weights;
-  auto header = comm_.receive(server, pull_channel(key), object_bytes(weights));
-  auto fresh = comm_.receive(server, pull_channel(key), into);
-  auto asked = comm_.send_with_next(server, key_request_channel(key), object_bytes(request));
-  auto pushed = comm_.send(server, push_channel(key), gradient);
+  auto header = group_.receive(server, pull_channel(key), object_bytes(weights));
+  auto fresh = group_.receive(server, pull_channel(key), into);
+  auto asked = group_.send_with_next(server, key_request_channel(key), object_bytes(request));
+  auto pushed = group_.send(server, push_channel(key), gradient);
   co_await asked;
   co_await pushed;
   co_await header;
@@ -94,9 +94,9 @@ Task<WeightsHeader> ServerClient::pull(std::size_t key, std::span<float> into) {
   request.flags = KeyRequest::kPull;
   const int server = server_of(key);
   WeightsHeader weights;
-  auto header = comm_.receive(server, pull_channel(key), object_bytes(weights));
-  auto fresh = comm_.receive(server, pull_channel(key), into);
-  co_await comm_.send(server, key_request_channel(key), object_bytes(request));
+  auto header = group_.receive(server, pull_channel(key), object_bytes(weights));
+  auto fresh = group_.receive(server, pull_channel(key), into);
+  co_await group_.send(server, key_request_channel(key), object_bytes(request));
   co_await header;
   co_await fresh;
   co_return weights;
@@ -106,15 +106,15 @@ Task<> ServerClient::settle(std::size_t key) {
   KeyRequest request;
   request.flags = KeyRequest::kSettle;
   WeightsHeader settled;
-  auto answer = comm_.receive(server_of(key), pull_channel(key), object_bytes(settled));
-  co_await comm_.send(server_of(key), key_request_channel(key), object_bytes(request));
+  auto answer = group_.receive(server_of(key), pull_channel(key), object_bytes(settled));
+  co_await group_.send(server_of(key), key_request_channel(key), object_bytes(request));
   co_await answer;
 }
 
 Task<WeightsHeader> ServerClient::next_eager(std::size_t key, std::span<float> into) {
   WeightsHeader weights;
-  auto header = comm_.receive(server_of(key), eager_channel(key), object_bytes(weights));
-  auto fresh = comm_.receive(server_of(key), eager_channel(key), into);
+  auto header = group_.receive(server_of(key), eager_channel(key), object_bytes(weights));
+  auto fresh = group_.receive(server_of(key), eager_channel(key), into);
   co_await header;
   co_await fresh;
   co_return weights;
@@ -124,15 +124,15 @@ Task<std::uint64_t> ServerClient::work() {
   ControlRequest request;
   request.kind = ControlRequest::Kind::work;
   WorkReply reply;
-  co_await comm_.send(options_.first_server, kRequestChannel, object_bytes(request));
-  co_await comm_.receive(options_.first_server, kReplyChannel, object_bytes(reply));
+  co_await group_.send(options_.first_server, kRequestChannel, object_bytes(request));
+  co_await group_.receive(options_.first_server, kReplyChannel, object_bytes(reply));
   co_return reply.unit;
 }
 
 Task<> ServerClient::stop() {
   ControlRequest request;
   request.kind = ControlRequest::Kind::stop;
-  co_await comm_.send(options_.first_server, kRequestChannel, object_bytes(request));
+  co_await group_.send(options_.first_server, kRequestChannel, object_bytes(request));
 }
 
 Task<ServerReport> ServerClient::done() {
@@ -141,7 +141,7 @@ Task<ServerReport> ServerClient::done() {
   for (int server = 0; server < options_.servers; ++server) {
     DoneReply reply;
     while (reply.everybody_is_done == 0) {
-      co_await comm_.receive(options_.first_server + server, kReplyChannel, object_bytes(reply));
+      co_await group_.receive(options_.first_server + server, kReplyChannel, object_bytes(reply));
     }
     total += reply.report;
   }
@@ -154,7 +154,7 @@ Task<> ServerClient::tell_all(ControlRequest::Kind kind) {
   for (int server = 0; server < options_.servers; ++server) {
     ControlRequest request;
     request.kind = kind;
-    co_await comm_.send(options_.first_server + server, kRequestChannel, object_bytes(request));
+    co_await group_.send(options_.first_server + server, kRequestChannel, object_bytes(request));
   }
 }
 

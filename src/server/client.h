@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/comm.h"
+#include "runtime/group.h"
 #include "server/clerk.h"
 #include "server/factors.h"
 #include "server/keys.h"
@@ -28,7 +28,7 @@ class ServerClient {
     bool wants_eager = false;
   };
 
-  ServerClient(Comm& comm, const Options& options, std::vector<Key> keys);
+  ServerClient(Group group, const Options& options, std::vector<Key> keys);
 
   const std::vector<Key>& keys() const { return keys_; }
 
@@ -65,7 +65,7 @@ class ServerClient {
   int server_of(std::size_t key) const { return options_.first_server + keys_[key].server; }
   Task<> tell_all(ControlRequest::Kind kind);
 
-  Comm& comm_;
+  Group group_;
   Options options_;
   std::vector<Key> keys_;
   std::vector<WeightsHeader> held_;

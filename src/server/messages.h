@@ -71,9 +71,10 @@ struct WeightsHeader {
 inline constexpr std::uint64_t kMaxBlockElements = 1 << 28;
 inline constexpr std::uint64_t kMaxShardElements = std::uint64_t{1} << 34;
 
+// The channels are those of a group that is for workers and servers alone.
 // Two, because a worker that serves as well is asked and asks.
-inline constexpr Channel kRequestChannel{3, Purpose::control, "a request to a server"};
-inline constexpr Channel kReplyChannel{4, Purpose::control, "a server's reply"};
+inline constexpr Channel kRequestChannel{0, Purpose::control, "a request to a server"};
+inline constexpr Channel kReplyChannel{1, Purpose::control, "a server's reply"};
 
 // Each block has channels of its own. Values travel apart from requests, so that their receiver can
 // have posted a place for them before the request has come.
@@ -82,22 +83,22 @@ inline Channel block_channel(std::uint32_t use, std::uint64_t key, Purpose purpo
   return {(use << 16) + static_cast<std::uint32_t>(key), purpose, operation};
 }
 inline Channel key_request_channel(std::uint64_t key) {
-  return block_channel(2, key, Purpose::control, "a request for a block");
+  return block_channel(1, key, Purpose::control, "a request for a block");
 }
 inline Channel push_channel(std::uint64_t key) {
-  return block_channel(3, key, Purpose::gradients, "a push");
+  return block_channel(2, key, Purpose::gradients, "a push");
 }
 inline Channel put_channel(std::uint64_t key) {
-  return block_channel(3, key, Purpose::weights, "the first weights");
+  return block_channel(2, key, Purpose::weights, "the first weights");
 }
 inline Channel factors_channel(std::uint64_t key) {
-  return block_channel(4, key, Purpose::gradients, "a push of factors");
+  return block_channel(3, key, Purpose::gradients, "a push of factors");
 }
 inline Channel pull_channel(std::uint64_t key) {
-  return block_channel(5, key, Purpose::weights, "a pull");
+  return block_channel(4, key, Purpose::weights, "a pull");
 }
 inline Channel eager_channel(std::uint64_t key) {
-  return block_channel(6, key, Purpose::weights, "an eager scatter");
+  return block_channel(5, key, Purpose::weights, "an eager scatter");
 }
 
 }  // namespace starling

@@ -20,14 +20,14 @@ constexpr const char* kRemedy = "all workers must run the same program with the 
 
 class Server::Desk {
  public:
-  Desk(Comm& comm, const ServerOptions& options)
-      : comm_(comm),
+  Desk(Group group, const ServerOptions& options)
+      : group_(group),
         options_(options),
         gate_(make_gate(options.gate)),
-        clerk_(comm.loop(), options.clerk, options.workers),
+        clerk_(group.loop(), options.clerk, options.workers),
         workers_(static_cast<std::size_t>(options.workers)),
-        heard_(comm.loop().now()),
-        all_done_(comm.loop()) {}
+        heard_(group.loop().now()),
+        all_done_(group.loop()) {}
 
   Task<> serve() {
     std::vector<Task<>> attendances;
@@ -75,9 +75,9 @@ class Server::Desk {
         co_await until_bye;
       }
     } catch (const PeerLost& lost) {
-      const bool in_peace = of(worker).done && lost.rank() == rank_of(worker);
+      const bool in_peace = of(worker).done && lost.rank() == group_.in_comm(rank_of(worker));
       const bool needed = gate_->needs_everybody() || (worker == 0 && !has_first_weights());
-      if (!in_peace && (needed || lost.rank() != rank_of(worker))) throw;
+      if (!in_peace && (needed || lost.rank() != group_.in_comm(rank_of(worker)))) throw;
       if (!in_peace) spdlog::info("rank {} was lost; the others go on", lost.rank());
     }
     // What it has pushed lay in the memory of serve_block, which is somebody else's now.
@@ -87,14 +87,14 @@ class Server::Desk {
 
   Task<> greet(int worker) {
     ControlRequest hello;
-    co_await comm_.receive(rank_of(worker), kRequestChannel, object_bytes(hello));
-    heard_ = comm_.loop().now();
+    co_await group_.receive(rank_of(worker), kRequestChannel, object_bytes(hello));
+    heard_ = group_.loop().now();
     if (hello.kind != ControlRequest::Kind::hello || hello.keys > kMaxKeys ||
         hello.units_per_epoch == 0) {
       throw Error(fmt::format("rank {} did not say hello", rank_of(worker)), kRemedy);
     }
     std::vector<KeyInfo> keys(hello.keys);
-    co_await comm_.receive(rank_of(worker), kRequestChannel, std::span(keys));
+    co_await group_.receive(rank_of(worker), kRequestChannel, std::span(keys));
     const WorkPlan plan{hello.units, hello.units_per_epoch};
     of(worker).wants_eager = hello.wants_eager != 0;
     if (!plan_) {
@@ -125,7 +125,7 @@ class Server::Desk {
       }
       const Block::Options options{key.elements, options_.workers, options_.optimizer,
                                    options_.staleness};
-      blocks_.emplace_back(key, comm_.loop(), options, *gate_, report_);
+      blocks_.emplace_back(key, group_.loop(), options, *gate_, report_);
       if (follower_) blocks_.back().block.follow(follower_);
       for (int worker = 0; worker < options_.workers; ++worker) {
         if (of(worker).done) blocks_.back().block.leave(worker);  // lost before the first hello
@@ -137,13 +137,13 @@ class Server::Desk {
     const int rank = rank_of(worker);
     while (true) {
       ControlRequest request;
-      co_await comm_.receive(rank, kRequestChannel, object_bytes(request));
-      heard_ = comm_.loop().now();
+      co_await group_.receive(rank, kRequestChannel, object_bytes(request));
+      heard_ = group_.loop().now();
       switch (request.kind) {
         case ControlRequest::Kind::work: {
           WorkReply reply;
           reply.unit = co_await clerk_.next(worker);
-          co_await comm_.send(rank, kReplyChannel, object_bytes(reply));
+          co_await group_.send(rank, kReplyChannel, object_bytes(reply));
           break;
         }
         case ControlRequest::Kind::stop:
@@ -153,7 +153,7 @@ class Server::Desk {
           leave(worker);
           co_await wait_for_the_others(rank);
           DoneReply reply{1, report_};
-          co_await comm_.send(rank, kReplyChannel, object_bytes(reply));
+          co_await group_.send(rank, kReplyChannel, object_bytes(reply));
           break;
         }
         case ControlRequest::Kind::bye:
@@ -169,12 +169,12 @@ class Server::Desk {
     constexpr std::chrono::milliseconds kBetweenNews(500);
     for (Time told = heard_; !everybody_is_done();) {
       Task<int> news =
-          race(rung(all_done_), sleep_until(comm_.loop(), comm_.loop().now() + kBetweenNews));
+          race(rung(all_done_), sleep_until(group_.loop(), group_.loop().now() + kBetweenNews));
       co_await news;
       if (everybody_is_done() || heard_ == told) continue;
       told = heard_;
       DoneReply not_yet{0, report_};
-      co_await comm_.send(rank, kReplyChannel, object_bytes(not_yet));
+      co_await group_.send(rank, kReplyChannel, object_bytes(not_yet));
     }
   }
   static Task<> rung(Bell& bell) { co_await bell.rung(); }
@@ -183,16 +183,16 @@ class Server::Desk {
   // answered.
   class Landing : public Lender {
    public:
-    explicit Landing(Comm& comm) : comm_(comm) {}
+    explicit Landing(Group group) : group_(group) {}
     Bytes lend(std::size_t bytes) override {
-      memory_.emplace(comm_.lend<float>(bytes / sizeof(float)));
+      memory_.emplace(group_.lend<float>(bytes / sizeof(float)));
       return writable_bytes(memory_->span());
     }
     void release() { memory_.reset(); }
     std::span<float> span() const { return memory_->span(); }
 
    private:
-    Comm& comm_;
+    Group group_;
     std::optional<Scratch<float>> memory_;
   };
 
@@ -201,17 +201,17 @@ class Server::Desk {
     const std::uint64_t key = held.info.key;
     Block& block = held.block;
     const std::size_t block_bytes = block.weights().size_bytes();
-    Landing landing(comm_);
+    Landing landing(group_);
     std::optional<Receive> values;  // posted ahead: a gradient lands in its place at once
     while (true) {
       co_await block.until_applied(worker);
       if (!values) {
         landing.release();
-        values.emplace(comm_, rank, push_channel(key), block_bytes, landing);
+        values.emplace(group_, rank, push_channel(key), block_bytes, landing);
       }
       KeyRequest request;
-      co_await comm_.receive(rank, key_request_channel(key), object_bytes(request));
-      heard_ = comm_.loop().now();
+      co_await group_.receive(rank, key_request_channel(key), object_bytes(request));
+      heard_ = group_.loop().now();
       const bool as_factors = request.flags & KeyRequest::kFactors;
       if (request.flags & (KeyRequest::kPut | KeyRequest::kPush)) {
         if (as_factors) {
@@ -237,12 +237,12 @@ class Server::Desk {
       }
       if (request.flags & KeyRequest::kSettle) {  // we listen again only when a push has settled
         WeightsHeader header = header_for(worker, block);
-        co_await comm_.send(rank, pull_channel(key), object_bytes(header));
+        co_await group_.send(rank, pull_channel(key), object_bytes(header));
       }
       if (request.flags & KeyRequest::kPull) {
         // The gradient's memory is free by the time we answer, and still in the cache.
         if (values) {
-          auto room = comm_.lend<float>(block.weights().size());
+          auto room = group_.lend<float>(block.weights().size());
           co_await answer(worker, held, room.span());
         } else {
           co_await answer(worker, held, landing.span());
@@ -261,8 +261,8 @@ class Server::Desk {
     const std::span<const float> fresh = co_await reading;
     WeightsHeader header = header_for(worker, block);
     const Channel channel = pull_channel(held.info.key);
-    auto first = comm_.send_with_next(rank_of(worker), channel, object_bytes(header));
-    auto second = comm_.send(rank_of(worker), channel, fresh);
+    auto first = group_.send_with_next(rank_of(worker), channel, object_bytes(header));
+    auto second = group_.send(rank_of(worker), channel, fresh);
     co_await first;
     co_await second;
   }
@@ -274,11 +274,11 @@ class Server::Desk {
     if (!shape.holds(request.offset, gradient.size())) {
       throw Error(fmt::format("rank {} sent factors that do not fit their block", rank), kRemedy);
     }
-    auto memory = comm_.lend<float>(shape.activations() + shape.errors());
+    auto memory = group_.lend<float>(shape.activations() + shape.errors());
     const std::span<float> activations = memory.span().first(shape.activations());
     const std::span<float> errors = memory.span().subspan(shape.activations());
-    co_await comm_.receive(rank, factors_channel(key), activations);
-    co_await comm_.receive(rank, factors_channel(key), errors);
+    co_await group_.receive(rank, factors_channel(key), activations);
+    co_await group_.receive(rank, factors_channel(key), errors);
     multiply({shape, activations, errors}, request.offset, gradient);
   }
 
@@ -296,12 +296,12 @@ class Server::Desk {
       const std::uint64_t included = block.clock(worker) - (block.is_waiting(worker) ? 1 : 0);
       WeightsHeader header{block.version(), included, sent};
       std::ranges::copy(block.weights(), copy.begin());
-      co_await comm_.send(rank, channel, object_bytes(header));
-      co_await comm_.send(rank, channel, std::span(copy));
+      co_await group_.send(rank, channel, object_bytes(header));
+      co_await group_.send(rank, channel, std::span(copy));
     }
   }
 
-  std::uint64_t bytes_sent() const { return comm_.ledger().total(Direction::sent).wire; }
+  std::uint64_t bytes_sent() const { return group_.ledger().total(Direction::sent).wire; }
 
   bool everybody_is_done() const { return std::ranges::all_of(workers_, &Worker::done); }
 
@@ -316,15 +316,15 @@ class Server::Desk {
   }
 
   Task<> watch_for_silence() {
-    while (comm_.loop().now() < heard_ + options_.timeout) {
-      co_await sleep_until(comm_.loop(), heard_ + options_.timeout);
+    while (group_.loop().now() < heard_ + options_.timeout) {
+      co_await sleep_until(group_.loop(), heard_ + options_.timeout);
     }
     throw DeadlineExceeded(
         fmt::format("no worker has said a word for {} s", options_.timeout.count()),
         "they may be stopped or very slow; --timeout grants more time");
   }
 
-  Comm& comm_;
+  Group group_;
   ServerOptions options_;
   std::unique_ptr<Gate> gate_;
   Clerk clerk_;
@@ -339,10 +339,10 @@ class Server::Desk {
   Block::Follower follower_;
 };
 
-Server::Server(Comm& comm, const ServerOptions& options)
-    : desk_(std::make_unique<Desk>(comm, options)) {
+Server::Server(Group group, const ServerOptions& options)
+    : desk_(std::make_unique<Desk>(group, options)) {
   if (make_gate(options.gate)->needs_everybody()) return;
-  comm.contain_losses(options.workers * options.worker_stride);
+  group.first(options.workers * options.worker_stride, 0).contain_losses();
 }
 Server::~Server() = default;
 

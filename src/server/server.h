@@ -5,7 +5,7 @@
 #include <chrono>
 #include <memory>
 
-#include "runtime/comm.h"
+#include "runtime/group.h"
 #include "server/block.h"
 #include "server/clerk.h"
 
@@ -23,7 +23,7 @@ struct ServerOptions {
 
 class Server {
  public:
-  Server(Comm& comm, const ServerOptions& options);
+  Server(Group group, const ServerOptions& options);
   ~Server();
 
   // Serves until every worker has said bye. A worker that is lost ends it with PeerLost if the gate

@@ -2,7 +2,6 @@
 // The mean is that of Horovod and PyTorch DDP; which algorithm forms it is the setting `exchange`.
 #include "exchange/allreduce.h"
 
-#include "math/vector_math.h"
 #include "strategy/strategy.h"
 
 namespace starling {
@@ -11,21 +10,21 @@ namespace {
 
 class AllreduceStrategy : public Strategy {
  public:
-  AllreduceStrategy(Allreduce* allreduce, Comm& comm) : Strategy(comm), allreduce_(allreduce) {}
+  AllreduceStrategy(Allreduce* algorithm, Group group) : Strategy(group), algorithm_(algorithm) {}
 
   Task<> after_backward(Bucket bucket) override {
-    co_await allreduce_(comm_, bucket_channel(bucket.index), bucket.gradients);
-    scale(bucket.gradients, 1.0f / static_cast<float>(comm_.size()));
+    return allreduce(algorithm_, group_, bucket_channel(bucket.index), bucket.gradients,
+                     Reduction::mean);
   }
 
  private:
-  Allreduce* allreduce_;
+  Allreduce* algorithm_;
 };
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Comm& comm) {
-  return std::make_unique<AllreduceStrategy>(find_allreduce(settings.exchange), comm);
+std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Group group) {
+  return std::make_unique<AllreduceStrategy>(find_allreduce(settings.exchange), group);
 }
 
 }  // namespace starling

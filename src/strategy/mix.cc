@@ -6,7 +6,7 @@
 //            changed is added to what it yields
 //   async    nobody waits; whoever has done its share of the batches helps with what is left
 //   bounded  async, but nobody runs further ahead of its neighbours than the bound
-#include "exchange/collect.h"
+#include "exchange/collectives.h"
 #include "exchange/pairwise.h"
 #include "exchange/survivors.h"
 #include "math/vector_math.h"
@@ -19,22 +19,20 @@ namespace starling {
 
 namespace {
 
-// Apart from the weights': with overlap a round is under way meanwhile.
-constexpr Channel kPeriodChannel{8, Purpose::control, "choosing the period"};
-
 class MixStrategy : public Strategy {
  public:
-  MixStrategy(const Settings& settings, Comm& comm, const Workload& workload)
-      : Strategy(comm),
+  MixStrategy(const Settings& settings, Group group, const Workload& workload)
+      : Strategy(group),
         settings_(settings),
         in_step_(mixes_in_step(settings)),
         batches_(workload.batches),
-        mixing_(make_mixing(mixing_settings(settings), comm, workload.own_samples)),
+        mixing_(make_mixing(mixing_settings(settings), apart(group, GroupNumber::mixing),
+                            workload.own_samples)),
         schedule_(schedule_options(settings), coin()) {
     if (settings.schedule != "bounded") return;
     const Graph graph = make_graph(graph_settings(settings));
     for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
-      const auto heard = graph.hears(comm.rank(), round);
+      const auto heard = graph.hears(group.rank(), round);
       neighbours_.insert(neighbours_.end(), heard.begin(), heard.end());
     }
   }
@@ -42,8 +40,10 @@ class MixStrategy : public Strategy {
   Task<> start(Replica replica) override {
     co_await Strategy::start(replica);
     co_await mixing_->start(replica.weights);
-    if (!in_step_) progress_.emplace(comm_, batches_, progress_stride());
-    mixed_at_ = comm_.loop().now();
+    if (!in_step_) {
+      progress_.emplace(apart(group_, GroupNumber::progress), batches_, progress_stride());
+    }
+    mixed_at_ = group_.loop().now();
   }
 
   Task<> after_backward(Bucket bucket) override {
@@ -66,12 +66,13 @@ class MixStrategy : public Strategy {
     co_await mixing_->settle(replica.weights);
     if (progress_) {
       co_await progress_->settle();
-      co_await mean_of_survivors(comm_, settings_.workers, replica.weights, mixing_->final_share());
+      co_await mean_of_survivors(apart(group_, GroupNumber::survivors), replica.weights,
+                                 mixing_->final_share());
     } else if (settings_.codec != "raw") {
-      co_await half_mean_of_all(comm_, weights_channel(), replica.weights);
+      co_await half_mean_of_all(group_, weights_channel(), replica.weights);
     } else {
       if (mixing_->final_share() != 1) scale(replica.weights, mixing_->final_share());
-      co_await mean_of_all(comm_, weights_channel(), replica.weights);
+      co_await mean_of_all(group_, weights_channel(), replica.weights);
     }
   }
 
@@ -85,8 +86,8 @@ class MixStrategy : public Strategy {
       progress_->end();
       co_return kNoBatch;
     }
-    const auto workers = static_cast<std::uint64_t>(settings_.workers);
-    const auto rank = static_cast<std::uint64_t>(comm_.rank());
+    const auto workers = static_cast<std::uint64_t>(group_.size());
+    const auto rank = static_cast<std::uint64_t>(group_.rank());
     const std::uint64_t own = steps_ * workers + rank;
     if (own < batches_) co_return own;
     const std::uint64_t whole = progress_->done_by_all() / workers * workers;
@@ -106,12 +107,12 @@ class MixStrategy : public Strategy {
   Random coin() const {
     const auto seed = static_cast<std::uint64_t>(settings_.seed);
     return in_step_ ? Random{seed, 0xc014}
-                    : Random{seed, 0xc014, static_cast<std::uint64_t>(comm_.rank())};
+                    : Random{seed, 0xc014, static_cast<std::uint64_t>(group_.rank())};
   }
 
   // Often enough that they end together, give or take a hundredth, and within the bound.
   std::uint64_t progress_stride() const {
-    std::uint64_t stride = batches_ / static_cast<std::uint64_t>(settings_.workers) / 100;
+    std::uint64_t stride = batches_ / static_cast<std::uint64_t>(group_.size()) / 100;
     if (settings_.schedule == "bounded") {
       stride = std::min(stride, static_cast<std::uint64_t>(settings_.ahead_bound) / 2);
     }
@@ -119,7 +120,7 @@ class MixStrategy : public Strategy {
   }
 
   Task<> round(std::span<float> weights) {
-    const Time begin = comm_.loop().now();
+    const Time begin = group_.loop().now();
     if (settings_.overlap) {
       if (under_way_) co_await end_round(weights);
       before_.assign(weights.begin(), weights.end());
@@ -129,7 +130,7 @@ class MixStrategy : public Strategy {
       co_await mixing_->mix(weights, round_++);
     }
     if (schedule_.adapts()) co_await adapt(begin);
-    mixed_at_ = comm_.loop().now();
+    mixed_at_ = group_.loop().now();
   }
 
   Task<> end_round(std::span<float> weights) {
@@ -142,9 +143,10 @@ class MixStrategy : public Strategy {
 
   // Those who wait for each other need the same period: rank 0's.
   Task<> adapt(Time begin) {
-    std::uint64_t period = schedule_.better_period(begin - mixed_at_, comm_.loop().now() - begin);
+    std::uint64_t period = schedule_.better_period(begin - mixed_at_, group_.loop().now() - begin);
     if (in_step_) {
-      co_await broadcast(comm_, kPeriodChannel, object_bytes(period), 0);
+      const Channel channel{weights_channel().id, Purpose::control, "choosing the period"};
+      co_await broadcast(group_, channel, object_bytes(period), 0);
     }
     schedule_.set_period(period);
   }
@@ -175,8 +177,9 @@ class MixStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_mix(const Settings& settings, Comm& comm, const Workload& workload) {
-  return std::make_unique<MixStrategy>(settings, comm, workload);
+std::unique_ptr<Strategy> make_mix(const Settings& settings, Group group,
+                                   const Workload& workload) {
+  return std::make_unique<MixStrategy>(settings, group, workload);
 }
 
 }  // namespace starling

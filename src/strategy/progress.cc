@@ -9,7 +9,7 @@ namespace starling {
 
 namespace {
 
-constexpr Channel kProgressChannel{5, Purpose::control, "telling how far it is"};
+constexpr Channel kProgressChannel{0, Purpose::control, "telling how far it is"};
 
 struct News {
   std::uint32_t batches = 0;
@@ -18,23 +18,23 @@ struct News {
 
 }  // namespace
 
-Progress::Progress(Comm& comm, std::uint64_t batches, std::uint64_t stride)
-    : comm_(comm),
+Progress::Progress(Group group, std::uint64_t batches, std::uint64_t stride)
+    : group_(group),
       batches_(batches),
       stride_(stride),
-      done_(static_cast<std::size_t>(comm.size())),
+      done_(static_cast<std::size_t>(group.size())),
       left_(done_.size()),
-      moved_(comm.loop()),
-      news_(comm.loop()) {
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    if (rank == comm.rank()) continue;
+      moved_(group.loop()),
+      news_(group.loop()) {
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (rank == group.rank()) continue;
     telling_.emplace_back(tell(rank));
     hearing_.emplace_back(hear(rank));
   }
 }
 
 void Progress::did(std::uint64_t own_batches) {
-  done_[static_cast<std::size_t>(comm_.rank())] = own_batches;
+  done_[static_cast<std::size_t>(group_.rank())] = own_batches;
   if (own_batches % stride_ == 0) moved_.ring();
 }
 
@@ -64,10 +64,10 @@ std::uint64_t Progress::slowest_of(std::span<const int> ranks) const {
 Task<> Progress::tell(int rank) {
   try {
     for (News news; news.over == 0;) {
-      const std::uint64_t& own = done_[static_cast<std::size_t>(comm_.rank())];
+      const std::uint64_t& own = done_[static_cast<std::size_t>(group_.rank())];
       while (!ended_ && own < news.batches + stride_) co_await moved_.rung();
       news = {static_cast<std::uint32_t>(own), ended_ ? 1u : 0u};
-      co_await comm_.send(rank, kProgressChannel, object_bytes(news));
+      co_await group_.send(rank, kProgressChannel, object_bytes(news));
     }
   } catch (const PeerLost&) {
   }
@@ -77,7 +77,7 @@ Task<> Progress::hear(int rank) {
   const auto at = static_cast<std::size_t>(rank);
   try {
     for (News news; news.over == 0;) {
-      co_await comm_.receive(rank, kProgressChannel, object_bytes(news));
+      co_await group_.receive(rank, kProgressChannel, object_bytes(news));
       done_[at] = std::max<std::uint64_t>(done_[at], news.batches);
       over_ = over_ || news.over != 0;
       news_.ring();

@@ -5,15 +5,15 @@
 #include <list>
 #include <vector>
 
-#include "runtime/comm.h"
+#include "runtime/group.h"
 #include "runtime/running.h"
 
 namespace starling {
 
 class Progress {
  public:
-  // `batches` of all together; 0: no end. Tells the others after every `stride`-th.
-  Progress(Comm& comm, std::uint64_t batches, std::uint64_t stride);
+  // The group's channels are for this alone. `batches` of all together; 0: no end. Tells the others after every `stride`-th.
+  Progress(Group group, std::uint64_t batches, std::uint64_t stride);
 
   void did(std::uint64_t own_batches);
   std::uint64_t done_by_all() const;
@@ -34,7 +34,7 @@ class Progress {
   Task<> tell(int rank);
   Task<> hear(int rank);
 
-  Comm& comm_;
+  Group group_;
   std::uint64_t batches_;
   std::uint64_t stride_;
   std::vector<std::uint64_t> done_;  // by each rank

@@ -9,14 +9,13 @@
 //      gets it from one that has it: nobody can be further behind, as no step ends without all.
 //   D. If nobody had it, the step is repeated by those who are left.
 //
-// Channels are numbered by the *generation*, which is how many have been lost: what was under way
-// in an earlier one is not taken for what belongs to this one.
+// Those who are left are a group of their own in each *generation*, which is how many have been lost:
+// what was under way in an earlier one is not taken for what belongs to this one.
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "exchange/move.h"
-#include "math/vector_math.h"
 #include "roster/bully.h"
 #include "runtime/race.h"
 #include "strategy/strategy.h"
@@ -27,7 +26,9 @@ namespace {
 
 class RingLeaderStrategy : public Strategy {
  public:
-  explicit RingLeaderStrategy(Comm& comm) : Strategy(comm) { comm.contain_losses(comm.size()); }
+  explicit RingLeaderStrategy(Group group) : Strategy(group), alive_(group) {
+    group.contain_losses();
+  }
 
   Task<> after_backward(Bucket bucket) override {
     own_ = bucket.gradients;
@@ -57,82 +58,80 @@ class RingLeaderStrategy : public Strategy {
   bool in_step() const override { return false; }
 
  private:
-  static constexpr std::uint32_t kFirstChannel = 1 << 19;
   static constexpr std::size_t kPieces = 16;  // adding one overlaps moving the next
-
-  Channel channel(std::uint32_t use, Purpose purpose, const char* operation) const {
-    return {kFirstChannel + 4 * static_cast<std::uint32_t>(generation_) + use, purpose, operation};
-  }
-  Channel gradients_channel() const {
-    return channel(0, Purpose::gradients, "the ring to the leader");
-  }
-  Channel control_channel() const { return channel(1, Purpose::control, "regrouping"); }
-  Channel election_channel() const { return channel(2, Purpose::control, "an election"); }
+  static constexpr Channel kGradients{0, Purpose::gradients, "the ring to the leader"};
+  static constexpr Channel kControl{1, Purpose::control, "regrouping"};
+  static constexpr Channel kElection{2, Purpose::control, "an election"};
 
   // own_ in, mean_ out.
   Task<> complete_step() {
     const std::uint64_t step = completed_;
     while (completed_ == step) {
-      const int losses = comm_.lost_count();
+      const int losses = group_.lost_count();
       try {
         Task<int> attempt = race(regroup_and_exchange(), next_loss(losses));
         co_await attempt;
       } catch (const PeerLost&) {
-        if (comm_.lost_count() == losses) throw;  // it left: nobody will repeat the step with us
+        if (group_.lost_count() == losses) throw;  // it left: nobody will repeat the step with us
       }
     }
   }
 
   Task<> next_loss(int before) {
-    while (comm_.lost_count() == before) co_await comm_.losses().rung();
+    while (group_.lost_count() == before) co_await group_.losses().rung();
   }
 
   Task<> regroup_and_exchange() {
     const std::uint64_t step = completed_;
-    if (leader_ < 0 || generation_ != comm_.lost_count()) co_await regroup();
+    if (leader_ < 0 || generation_ != group_.lost_count()) co_await regroup();
     if (completed_ == step) co_await exchange();
   }
 
   Task<> regroup() {
-    generation_ = comm_.lost_count();
+    generation_ = group_.lost_count();
     leader_ = -1;
-    alive_.clear();
-    for (int rank = 0; rank < comm_.size(); ++rank) {
-      if (!comm_.is_lost(rank)) alive_.push_back(rank);
-    }
-    Task<int> election = elect_leader(comm_, election_channel(), alive_);
+    alive_ = those_left();
+    Task<int> election = elect_leader(alive_, kElection);
     const int leader = co_await election;
-    if (generation_ > 0) spdlog::info("rank {} leads now", leader);
+    if (generation_ > 0) spdlog::info("rank {} leads now", alive_.in_comm(leader));
 
     // Who is how far.
-    const auto place = [this](int rank) { return std::ranges::find(alive_, rank); };
-    std::vector<std::uint64_t> completed(alive_.size(), completed_);
-    if (comm_.rank() == leader) {
-      for (std::size_t i = 0; i < alive_.size(); ++i) {
-        if (alive_[i] == leader) continue;
-        co_await comm_.receive(alive_[i], control_channel(), object_bytes(completed[i]));
+    const int self = alive_.rank();
+    std::vector<std::uint64_t> completed(static_cast<std::size_t>(alive_.size()), completed_);
+    if (self == leader) {
+      for (int place = 0; place < alive_.size(); ++place) {
+        std::uint64_t& theirs = completed[static_cast<std::size_t>(place)];
+        if (place != leader) co_await alive_.receive(place, kControl, object_bytes(theirs));
       }
-      for (int rank : alive_) {
-        if (rank == leader) continue;
-        co_await comm_.send(rank, control_channel(), std::span(completed));
+      for (int place = 0; place < alive_.size(); ++place) {
+        if (place != leader) co_await alive_.send(place, kControl, std::span(completed));
       }
     } else {
-      co_await comm_.send(leader, control_channel(), object_bytes(completed_));
-      co_await comm_.receive(leader, control_channel(), std::span(completed));
+      co_await alive_.send(leader, kControl, object_bytes(completed_));
+      co_await alive_.receive(leader, kControl, std::span(completed));
     }
     const auto newest = std::ranges::max_element(completed);
-    const int source = alive_[static_cast<std::size_t>(newest - completed.begin())];
-    if (comm_.rank() == source) {
-      for (int rank : alive_) {
-        if (completed[static_cast<std::size_t>(place(rank) - alive_.begin())] == *newest) continue;
-        co_await move(comm_, gradients_channel(), Outgoing{rank, mean_});
+    const auto source = static_cast<int>(newest - completed.begin());
+    if (self == source) {
+      for (int place = 0; place < alive_.size(); ++place) {
+        if (completed[static_cast<std::size_t>(place)] == *newest) continue;
+        co_await move(alive_, kGradients, Outgoing{place, std::span<const float>(mean_)});
       }
     } else if (completed_ < *newest) {
       mean_.resize(own_.size() + 1);
-      co_await move(comm_, gradients_channel(), Incoming{source, mean_});
+      co_await move(alive_, kGradients, Incoming{source, mean_});
       ++completed_;
     }
     leader_ = leader;
+  }
+
+  Group those_left() const {
+    std::vector<int> ranks;
+    for (int place = 0; place < group_.size(); ++place) {
+      if (!group_.is_lost(place)) ranks.push_back(group_.in_comm(place));
+    }
+    const auto first = static_cast<std::uint32_t>(GroupNumber::generations);
+    return Group(group_.comm(), ranks, first + static_cast<std::uint32_t>(generation_));
   }
 
   // Around the ring to the leader, adding; and around once more, copying.
@@ -140,41 +139,37 @@ class RingLeaderStrategy : public Strategy {
     work_.resize(own_.size() + 1);
     std::ranges::copy(own_, work_.begin());
     work_.back() = wants_stop_ ? 1.0f : 0.0f;
-    const auto count = static_cast<int>(alive_.size());
-    const auto at = [&](int place) {
-      return alive_[static_cast<std::size_t>((place % count + count) % count)];
-    };
-    const auto leader = static_cast<int>(std::ranges::find(alive_, leader_) - alive_.begin());
-    const auto self = static_cast<int>(std::ranges::find(alive_, comm_.rank()) - alive_.begin());
-    const bool first = self == (leader + 1) % count;  // behind the leader
-    const bool leads = self == leader;
-    const bool last = self == (leader - 1 + count) % count;  // before the leader
+    const int self = alive_.rank();
+    const bool first = self == alive_.ring(leader_ + 1);  // behind the leader
+    const bool leads = self == leader_;
+    const bool last = self == alive_.ring(leader_ - 1);  // before the leader
 
-    co_await pass_on(first ? -1 : at(self - 1), leads ? -1 : at(self + 1), add);
-    if (leads) scale(work_, 1.0f / static_cast<float>(count));
-    co_await pass_on(leads ? -1 : at(self - 1), last ? -1 : at(self + 1), nullptr);
+    co_await pass_on(!first, !leads, combiner(Element::f32, Reduction::sum));
+    if (leads) conclude(work_, Reduction::mean, alive_.size());
+    co_await pass_on(!leads, !last, nullptr);
     mean_.swap(work_);
     ++completed_;
   }
 
-  // Sends each piece on while the next one comes in.
-  Task<> pass_on(int from, int to, Combine combine) {
-    const std::span<float> nothing;
+  // Each piece comes from the rank before us and goes to the one behind while the next one comes.
+  Task<> pass_on(bool comes, bool goes, Combine combine) {
+    if (alive_.size() == 1) co_return;
+    const int previous = alive_.ring(alive_.rank() - 1);
+    const int next = alive_.ring(alive_.rank() + 1);
     const auto piece = [&](std::size_t i) {
       const Range range = part(work_.size(), kPieces, i);
-      return std::span<float>(work_).subspan(range.begin, range.size());
+      return Vector(work_).subspan(range.begin, range.size());
     };
-    if (alive_.size() == 1) co_return;
     for (std::size_t i = 0; i <= kPieces; ++i) {
-      const std::span<float> out = i > 0 && to >= 0 ? piece(i - 1) : nothing;
-      const std::span<float> in = i < kPieces && from >= 0 ? piece(i) : nothing;
-      co_await move(comm_, gradients_channel(), {to, out}, {from, in, combine});
+      const Vector out = i > 0 && goes ? piece(i - 1) : Vector();
+      const Vector in = i < kPieces && comes ? piece(i) : Vector();
+      co_await move(alive_, kGradients, {next, out}, {previous, in, combine});
     }
   }
 
   int generation_ = 0;
-  int leader_ = -1;
-  std::vector<int> alive_;
+  Group alive_;
+  int leader_ = -1;  // its place among them
   std::uint64_t completed_ = 0;
   std::span<const float> own_;  // gradients, as they must be if the step is repeated
   // The sum on its way, and the last step's mean for whoever lacks it. One more element carries the
@@ -186,8 +181,8 @@ class RingLeaderStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_ring_leader(const Settings&, Comm& comm) {
-  return std::make_unique<RingLeaderStrategy>(comm);
+std::unique_ptr<Strategy> make_ring_leader(const Settings&, Group group) {
+  return std::make_unique<RingLeaderStrategy>(group);
 }
 
 }  // namespace starling

@@ -17,13 +17,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <deque>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
-#include "exchange/tree.h"
+#include "exchange/collectives.h"
 #include "math/vector_math.h"
 #include "server/client.h"
 #include "server/lanes.h"
@@ -36,15 +35,16 @@ namespace {
 
 class ServerStrategy : public Strategy {
  public:
-  ServerStrategy(const Settings& settings, Comm& comm, Workload workload)
-      : Strategy(comm),
+  ServerStrategy(const Settings& settings, Group workers, Workload workload)
+      : Strategy(workers),
         settings_(settings),
         workload_(std::move(workload)),
-        group_{comm.rank() / group_size(settings) * group_size(settings), group_size(settings)},
+        serving_group_(serving_group(workers.comm())),
+        team_(team_of(workers, group_size(settings))),
         push_every_(static_cast<std::uint64_t>(settings.push_every)),
         fetch_every_(static_cast<std::uint64_t>(settings.fetch_every)),
         fetches_last_(settings.gate == "value") {
-    if (survives_losses(settings)) comm.contain_losses(settings.workers);
+    if (survives_losses(settings)) workers.contain_losses();
   }
 
   Task<> start(Replica replica) override {
@@ -54,39 +54,39 @@ class ServerStrategy : public Strategy {
       throw Error(fmt::format("{} servers are more than the model has parameters", servers),
                   fmt::format("there can be 1 to {}", elements));
     }
-    if (settings_.placement == "workers" && comm_.rank() < servers) {
+    if (settings_.placement == "workers" && group_.rank() < servers) {
       ServerOptions options = server_options(settings_);
       options.timeout = std::chrono::hours(24);  // this worker's own waits have the job's deadline
-      server_.emplace(comm_, options);
+      server_.emplace(serving_group_, options);
       serving_.emplace(server_->serve());
     }
     if (push_every_ > 1) sums_.resize(elements);
     const std::span<float> parameters = replica.weights.first(elements);
     if (is_proxy()) {
       client_.emplace(
-          comm_, ServerClient::Options{first_server(settings_), servers, settings_.eager},
+          serving_group_, ServerClient::Options{first_server(settings_), servers, settings_.eager},
           settings_.factors  // are of a whole layer
               ? buckets_as_keys(elements, servers, workload_.buckets)
               : cut_into_keys(elements, servers, workload_.buckets, largest_block(elements)));
-      const auto units = static_cast<std::uint64_t>(group_.size);
+      const auto units = static_cast<std::uint64_t>(team_.size());
       co_await client_->hello({workload_.batches / units,
                                std::max<std::uint64_t>(1, workload_.batches_per_epoch / units)});
       for (std::size_t key = 0; key < keys().size(); ++key) {
-        if (comm_.rank() == 0) co_await client_->put(key, of_key(parameters, key));
+        if (group_.rank() == 0) co_await client_->put(key, of_key(parameters, key));
       }
       lanes_.emplace(keys());
       pipelines_ = std::vector<std::deque<Flight>>(keys().size());
       co_await fetch_all(parameters);
       if (settings_.eager) follow_all();
     }
-    co_await tree_broadcast(comm_, weights_channel(), group_, replica.weights);
+    co_await broadcast(team_, weights_channel(), replica.weights, 0);
   }
 
   Task<> after_backward(Bucket bucket) override {
     if (serving_) serving_->rethrow_failure();
-    if (group_.size > 1) {
-      co_await tree_reduce(comm_, bucket_channel(bucket.index), group_, bucket.gradients);
-      scale(bucket.gradients, 1.0f / static_cast<float>(group_.size));
+    if (team_.size() > 1) {
+      co_await reduce(team_, bucket_channel(bucket.index), bucket.gradients, Reduction::mean, 0);
+      conclude(bucket.gradients, Reduction::mean, team_.size());
     }
     if (is_proxy()) {
       if (bucket.index == 0 && hands_out_work_) ask_for_work();
@@ -94,8 +94,8 @@ class ServerStrategy : public Strategy {
       co_await lanes_->take(first, last,
                             [this, bucket](std::size_t key) { return step(key, bucket); });
     }
-    if (group_.size > 1 && !fetches_last_) {
-      co_await tree_broadcast(comm_, bucket_channel(bucket.index), group_, bucket.weights);
+    if (team_.size() > 1 && !fetches_last_) {
+      co_await broadcast(team_, bucket_channel(bucket.index), bucket.weights, 0);
     }
   }
 
@@ -103,8 +103,8 @@ class ServerStrategy : public Strategy {
     ++steps_;
     if (fetches_last_) {
       if (is_proxy()) co_await fetch_all(replica.weights);
-      co_await tree_broadcast(comm_, weights_channel(), group_,
-                              replica.weights.first(replica.gradients.size()));
+      co_await broadcast(team_, weights_channel(), replica.weights.first(replica.gradients.size()),
+                         0);
     }
     if (!settings_.eager || !is_proxy()) co_return;
     for (std::size_t key = 0; key < keys().size(); ++key) {
@@ -131,7 +131,7 @@ class ServerStrategy : public Strategy {
       Running& serving = *serving_;
       co_await serving;
     }
-    co_await tree_broadcast(comm_, weights_channel(), group_, parameters);
+    co_await broadcast(team_, weights_channel(), parameters, 0);
   }
 
   // A unit of work is one batch for each worker of the group.
@@ -143,14 +143,10 @@ class ServerStrategy : public Strategy {
       co_await asking;
       asking_.reset();
     }
-    if (group_.size > 1) {  // a broadcast copies bits, whatever they mean
-      auto bits = std::bit_cast<std::array<float, 2>>(unit_);
-      co_await tree_broadcast(comm_, weights_channel(), group_, bits);
-      unit_ = std::bit_cast<std::uint64_t>(bits);
-    }
+    co_await broadcast(team_, weights_channel(), object_bytes(unit_), 0);
     if (unit_ == Clerk::kNoMore) co_return kNoBatch;
-    co_return unit_* static_cast<std::uint64_t>(group_.size) +
-        static_cast<std::uint64_t>(comm_.rank() - group_.first);
+    co_return unit_* static_cast<std::uint64_t>(team_.size()) +
+        static_cast<std::uint64_t>(team_.rank());
   }
 
   Task<> stop() override {
@@ -160,7 +156,7 @@ class ServerStrategy : public Strategy {
   // Not in a group, whose members have the same weights, nor with a lag: what is under way is
   // newer.
   Task<> catch_up(Replica replica) override {
-    if (group_.size == 1 && settings_.lag == 0) co_await fetch_all(replica.weights);
+    if (team_.size() == 1 && settings_.lag == 0) co_await fetch_all(replica.weights);
   }
 
   bool in_step() const override { return false; }
@@ -182,7 +178,12 @@ class ServerStrategy : public Strategy {
     std::optional<Running> running;
   };
 
-  bool is_proxy() const { return comm_.rank() == group_.first; }
+  static Group team_of(Group workers, int size) {
+    std::vector<int> ranks(static_cast<std::size_t>(size));
+    std::iota(ranks.begin(), ranks.end(), workers.rank() / size * size);
+    return Group(workers.comm(), ranks, static_cast<std::uint32_t>(GroupNumber::team));
+  }
+  bool is_proxy() const { return team_.rank() == 0; }
   const std::vector<Key>& keys() const { return client_->keys(); }
   std::span<float> of_key(std::span<float> parameters, std::size_t key) const {
     return parameters.subspan(keys()[key].range.begin, keys()[key].range.size());
@@ -324,7 +325,8 @@ class ServerStrategy : public Strategy {
 
   Settings settings_;
   Workload workload_;
-  Group group_;
+  Group serving_group_;
+  Group team_;  // those who share a proxy, which is the first of them
   std::uint64_t push_every_;
   std::uint64_t fetch_every_;
   bool fetches_last_;
@@ -346,9 +348,9 @@ class ServerStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_server_strategy(const Settings& settings, Comm& comm,
+std::unique_ptr<Strategy> make_server_strategy(const Settings& settings, Group group,
                                                Workload workload) {
-  return std::make_unique<ServerStrategy>(settings, comm, std::move(workload));
+  return std::make_unique<ServerStrategy>(settings, group, std::move(workload));
 }
 
 }  // namespace starling

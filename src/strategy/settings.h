@@ -17,7 +17,7 @@ struct Settings {
   int passes = 1;
   int period = 1;
   int backward_passes = 1;
-  std::string exchange = "ring";
+  std::string exchange = "auto";
 
   // Decentral systems: who mixes with whom, how, and when.
   std::string graph = "window";
@@ -149,7 +149,9 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
          "backward_passes_per_step)"},
         s.backward_passes, 1, 1'000'000);
   visit({"exchange", Section::together, ReadBy::allreduce,
-         "allreduce: naive, tree, scatter-reduce, ring, doubling or halving-doubling"},
+         "allreduce: auto (the fastest for each length), naive, tree, scatter-reduce, ring, "
+         "doubling or "
+         "halving-doubling"},
         s.exchange);
   visit({"graph", Section::decentral, ReadBy::mix,
          "mix: who hears whom: window, closed-ring, exponential, static-exponential, tree, star, "

@@ -4,8 +4,8 @@
 
 namespace starling {
 
-std::unique_ptr<Strategy> make_single(const Settings&, Comm& comm) {
-  return std::make_unique<Strategy>(comm);
+std::unique_ptr<Strategy> make_single(const Settings&, Group group) {
+  return std::make_unique<Strategy>(group);
 }
 
 }  // namespace starling

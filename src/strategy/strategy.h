@@ -10,9 +10,10 @@
 
 #include "base/range.h"
 #include "mixing/mixing.h"
-#include "runtime/comm.h"
+#include "runtime/group.h"
 #include "server/factors.h"
 #include "server/server_report.h"
+#include "strategy/groups.h"
 #include "strategy/settings.h"
 
 namespace starling {
@@ -46,7 +47,8 @@ struct Workload {
 
 class Strategy {
  public:
-  explicit Strategy(Comm& comm) : comm_(comm) {}
+  // Of the workers, with the number GroupNumber::training.
+  explicit Strategy(Group group) : group_(group) {}
   virtual ~Strategy() = default;
 
   // Agrees on the first weights: rank 0's. If all have the same already, next to nothing is sent.
@@ -89,17 +91,18 @@ class Strategy {
     return {kFirstBucketChannel + static_cast<std::uint32_t>(index), Purpose::gradients};
   }
 
-  Comm& comm_;
+  Group group_;
 
  private:
-  static constexpr std::uint32_t kWeightsChannel = 1;
-  static constexpr std::uint32_t kFirstBucketChannel = 16;
+  static constexpr std::uint32_t kWeightsChannel = 0;
+  static constexpr std::uint32_t kFirstBucketChannel = 1;
 };
 
-// The channels that the training loop uses beside the strategy's.
+// The channels that the training loop uses beside the strategy's, in GroupNumber::control.
 inline constexpr Channel kControlChannel{0, Purpose::control};
-inline constexpr Channel kEvaluationChannel{2, Purpose::evaluation};
+inline constexpr Channel kEvaluationChannel{1, Purpose::evaluation};
 
+// The workers are the first ranks of the Comm; behind them stand servers, if there are any.
 std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm,
                                         Workload workload = {});
 
@@ -109,11 +112,11 @@ inline bool wants_one_bucket(const Settings& settings) {
 }
 
 // One function a strategy, each in the file of its name.
-std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Comm& comm);
-std::unique_ptr<Strategy> make_mix(const Settings& settings, Comm& comm, const Workload& workload);
-std::unique_ptr<Strategy> make_single(const Settings& settings, Comm& comm);
-std::unique_ptr<Strategy> make_server_strategy(const Settings& settings, Comm& comm,
+std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Group group);
+std::unique_ptr<Strategy> make_mix(const Settings& settings, Group group, const Workload& workload);
+std::unique_ptr<Strategy> make_single(const Settings& settings, Group group);
+std::unique_ptr<Strategy> make_server_strategy(const Settings& settings, Group group,
                                                Workload workload);
-std::unique_ptr<Strategy> make_ring_leader(const Settings& settings, Comm& comm);
+std::unique_ptr<Strategy> make_ring_leader(const Settings& settings, Group group);
 
 }  // namespace starling

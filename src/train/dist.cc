@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "job/worker_events.h"
 #include "runtime/patience.h"
 #include "runtime/race.h"
@@ -47,21 +46,17 @@ Dist::Dist(torch::nn::Module& module)
            job_from_environment()) {}
 
 Dist::Dist(Model model, Settings settings, Job job, Workload workload)
-    : settings_(std::move(settings)), job_(std::move(job)), model_(std::move(model)) {
-  start_log(fmt::format("rank {}", job_.rank),
-            spdlog::level::from_str(log_level_from_environment()));
+    : settings_(std::move(settings)), session_(std::move(job)), model_(std::move(model)) {
   const auto slow = slow_worker(settings_);
-  if (slow && slow->rank == job_.rank) slowness_ = slow->factor;
-  member_.emplace(join(loop_, job_));
-  timeline_.emplace(job_, comm());
+  if (slow && slow->rank == rank()) slowness_ = slow->factor;
   workload.buckets = make_buckets();
   strategy_ = make_strategy(settings_, comm(), std::move(workload));
   watch_backward();
   run("agreeing on the first weights", strategy_->start(model_.replica()));
   // Others may go on without us; they must not wait for us if we end before our time.
   comm().owe_a_finish(survives_losses(settings_));
-  report_event(job_, {{"event", "joined"}});
-  computing_since_ = loop_.now();
+  report_event(this->job(), {{"event", "joined"}});
+  computing_since_ = loop().now();
 }
 
 Dist::~Dist() { *self_ = nullptr; }
@@ -143,7 +138,7 @@ void Dist::gradient_ready(BucketState& bucket, std::size_t parameter) {
     has_gradient_[parameter] = true;
     if (bucket.missing == 0) start(bucket);
   }
-  loop_.poll();
+  loop().poll();
 }
 
 void Dist::start(BucketState& bucket) {
@@ -156,9 +151,9 @@ void Dist::start(BucketState& bucket) {
 // taken.
 void Dist::slow_down() {
   if (slowness_ == 1) return;
-  const Time computed = loop_.now() - computing_since_;
+  const Time computed = loop().now() - computing_since_;
   const Time idle(std::llround(static_cast<double>(computed.count()) * (slowness_ - 1)));
-  loop_.run(sleep_until(loop_, loop_.now() + idle));
+  loop().run(sleep_until(loop(), loop().now() + idle));
 }
 
 Task<> Dist::all_buckets() {
@@ -174,7 +169,7 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
     return false;
   }
   comm().timeline().add(
-      {Timeline::Kind::compute, "forward and backward", computing_since_, loop_.now()});
+      {Timeline::Kind::compute, "forward and backward", computing_since_, loop().now()});
   slow_down();
   // A parameter that the loss did not depend on has not been announced; its bucket starts now.
   for (BucketState& bucket : buckets_) {
@@ -194,14 +189,14 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
   run("the exchange of weights", strategy_->after_update(model_.replica()));
   model_.zero_gradients();
   pass_ = 0;
-  computing_since_ = loop_.now();
+  computing_since_ = loop().now();
   return true;
 }
 
 std::uint64_t Dist::next_batch(std::optional<std::uint64_t> before) {
   std::uint64_t batch = 0;
   run("asking for work", ask_for_batch(before, batch));
-  computing_since_ = loop_.now();
+  computing_since_ = loop().now();
   return batch;
 }
 
@@ -213,20 +208,20 @@ Task<> Dist::ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& b
 void Dist::finish() {
   // Where nobody waits for anybody, others may still have much to do.
   const char* const what = "agreeing on the final model";
-  wait(what, with_patience(comm(), job_.timeout, what, strategy_->finish(model_.replica())));
+  wait(what, with_patience(comm(), job().timeout, what, strategy_->finish(model_.replica())));
   comm().owe_a_finish(false);
 }
 
 void Dist::run(const char* what, Task<> task) {
-  wait(what, within(loop_, loop_.now() + job_.timeout, what, std::move(task)));
+  wait(what, within(loop(), loop().now() + job().timeout, what, std::move(task)));
 }
 
 void Dist::wait(const char* what, Task<> task) {
   const auto waiting = comm().record(Timeline::Kind::wait, what);
-  const Time begin = loop_.now();
+  const Time begin = loop().now();
   const Time worked = TcpLoop::processor_time();
-  loop_.run(std::move(task));
-  exchanging_ += loop_.now() - begin;
+  loop().run(std::move(task));
+  exchanging_ += loop().now() - begin;
   moving_bytes_ += TcpLoop::processor_time() - worked;
 }
 

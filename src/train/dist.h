@@ -19,9 +19,7 @@
 #include <optional>
 #include <vector>
 
-#include "job/job.h"
-#include "job/join.h"
-#include "job/timeline_file.h"
+#include "job/session.h"
 #include "strategy/settings.h"
 #include "strategy/strategy.h"
 #include "train/flat_model.h"
@@ -52,11 +50,15 @@ class Dist {
   bool leads();
   std::uint64_t next_batch(std::optional<std::uint64_t> before);
   void stop_all() { run("asking all to stop", strategy_->stop()); }
-  TcpComm& comm() { return member_->comm(); }
-  TcpLoop& loop() { return loop_; }
+  TcpComm& comm() { return session_.comm(); }
+  // For what they do together beside the strategy.
+  Group workers() {
+    return Group(comm()).first(size(), static_cast<std::uint32_t>(GroupNumber::control));
+  }
+  TcpLoop& loop() { return session_.loop(); }
   FlatModel& model() { return model_; }
   const Settings& settings() const { return settings_; }
-  const Job& job() const { return job_; }
+  const Job& job() const { return session_.job(); }
   // Drives a task under the job's timeout and counts the time as spent in exchanges.
   void run(const char* what, Task<> task);
   Time exchanging() const { return exchanging_; }
@@ -83,10 +85,7 @@ class Dist {
   bool last_pass() const { return pass_ + 1 >= settings_.backward_passes; }
 
   Settings settings_;
-  Job job_;
-  TcpLoop loop_;
-  std::optional<Membership> member_;
-  std::optional<TimelineFile> timeline_;
+  Session session_;
   FlatModel model_;
   std::unique_ptr<Strategy> strategy_;
   std::vector<BucketState> buckets_;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "exchange/collect.h"
+#include "exchange/collectives.h"
 #include "exchange/pairwise.h"
 #include "math/vector_math.h"
 
@@ -62,8 +62,9 @@ Score evaluate_together(Dist& dist, const Images& test, double squared_distance)
   tallies[rank] = tally(dist, test, part(test.count(), size, rank));
   tallies[rank].squared_distance = squared_distance;
   const double length = dist.model().weights().norm().item<double>();
-  dist.run("adding up the evaluation",
-           all_gather(dist.comm(), kEvaluationChannel, std::as_writable_bytes(std::span(tallies))));
+  const Vector all = std::as_writable_bytes(std::span(tallies));
+  const std::vector<Range> pieces = even_pieces(all, dist.size());
+  dist.run("adding up the evaluation", all_gather(dist.workers(), kEvaluationChannel, all, pieces));
   Tally total;
   for (const Tally& each : tallies) {
     total.correct += each.correct;
@@ -83,7 +84,7 @@ Score evaluate_mean(Dist& dist, const Images& test) {
   const std::span<float> weights = dist.model().replica().weights;
   const std::vector<float> own(weights.begin(), weights.end());
   dist.run("averaging the models for evaluation",
-           mean_of_all(dist.comm(), kEvaluationChannel, weights));
+           mean_of_all(dist.workers(), kEvaluationChannel, weights));
   const Score result = evaluate_together(dist, test, squared_distance(own, weights));
   std::ranges::copy(own, weights.begin());
   return result;

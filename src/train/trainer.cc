@@ -360,13 +360,13 @@ class Trainer {
   // Every worker that is left sends the lead its results, in the lead's own list.
   Task<> collect(std::vector<WorkerResult>& results) {
     if (!dist_.leads()) {
-      co_await dist_.comm().send(lead(), kControlChannel, std::as_bytes(std::span(results)));
+      co_await dist_.workers().send(lead(), kControlChannel, std::as_bytes(std::span(results)));
       co_return;
     }
     for (int rank = dist_.rank() + 1; rank < settings_.workers; ++rank) {
       WorkerResult result;
       try {
-        co_await dist_.comm().receive(rank, kControlChannel, object_bytes(result));
+        co_await dist_.workers().receive(rank, kControlChannel, object_bytes(result));
         results.push_back(result);
       } catch (const PeerLost&) {
         if (!survives_losses(settings_)) throw;
@@ -375,19 +375,19 @@ class Trainer {
   }
   Task<> part_from_all() {
     if (!dist_.leads()) {
-      co_await dist_.comm().receive(lead(), kControlChannel, Bytes());
+      co_await dist_.workers().receive(lead(), kControlChannel, Bytes());
       co_return;
     }
     for (int rank = dist_.rank() + 1; rank < settings_.workers; ++rank) {
       try {
-        co_await dist_.comm().send(rank, kControlChannel, ConstBytes());
+        co_await dist_.workers().send(rank, kControlChannel, ConstBytes());
       } catch (const PeerLost&) {  // all that it had to give is here
       }
     }
   }
   int lead() {
     int rank = 0;
-    while (dist_.comm().is_lost(rank)) ++rank;
+    while (dist_.workers().is_lost(rank)) ++rank;
     return rank;
   }
 

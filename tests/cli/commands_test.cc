@@ -195,7 +195,7 @@ TEST(BenchExchange, MeasuresEveryAlgorithm) {
                         "1", "--seconds", "0.01", "--no-peers", "--algorithms", "all", "--json"});
   ASSERT_EQ(ran.status, "exit 0") << ran.err;
   const json rows = json::parse(ran.out)["rows"];
-  EXPECT_EQ(rows.size(), 2u * 2u * 7u);
+  EXPECT_EQ(rows.size(), 2u * 2u * 8u);
   for (const json& row : rows) EXPECT_GT(row["median_seconds"].get<double>(), 0) << row;
 }
 
@@ -207,7 +207,7 @@ TEST(BenchExchange, RefusesWhatCannotBeMeasured) {
       {{"--sizes", "5XB"}, "'5XB' is not a size"},
       {{"--sizes", "big"}, "'big' is not a size"},
       {{"--sizes", "4KB,1000TB"}, "1000TB"},
-      {{"--algorithms", "ring,nosuch"}, "'nosuch'; there are naive"},
+      {{"--algorithms", "ring,nosuch"}, "'nosuch'; there are auto, naive"},
   };
   for (const auto& [flags, culprit] : all) {
     Words words = {"bench", "exchange", "--no-peers", "--rounds", "1", "--workers", "2"};

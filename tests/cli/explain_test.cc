@@ -155,7 +155,7 @@ TEST(Explain, RefusesWrongInputsInOneLine) {
       {{"ring", "--values", "1,2/3"}, "every worker needs the same number of values"},
       {{"ring", "--workers", "3", "--values", "1/2"}, "holds 2 workers, --workers says 3"},
       {{"pairwise", "--workers", "3", "--values", "1/2"}, "holds 2 workers, --workers says 3"},
-      {{"nosuch"}, "there is no exchange 'nosuch'; there are naive"},
+      {{"nosuch"}, "there is no exchange 'nosuch'; there are auto, naive"},
       {{"pairwise", "--workers", "3", "--passes", "3"}, "--passes 3 needs more than 3 workers"},
       {{"pairwise", "--rounds", "60"}, "--rounds 60 makes fractions nobody can read"},
   };

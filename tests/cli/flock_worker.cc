@@ -24,7 +24,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "exchange/allreduce.h"
-#include "exchange/collect.h"
+#include "exchange/collectives.h"
 #include "exchange/pairwise.h"
 #include "job/join.h"
 #include "job/worker_events.h"
@@ -89,7 +89,7 @@ class Worker {
     std::vector<float> values(elements, 0);
     for (int round = 0;; ++round) {
       if (round == 3) say(fmt::format("rank {} is exchanging", job_.rank));
-      run(kind == "ring" ? ring_allreduce(member_.comm(), kChannel, values)
+      run(kind == "ring" ? ring_allreduce(member_.comm(), kChannel, values, Reduction::sum)
                          : pairwise_average(member_.comm(), kChannel, values, 1));
     }
   }
@@ -97,7 +97,7 @@ class Worker {
   void meet() {
     for (int round = 0; round < 3; ++round) {
       std::vector<float> values(1000, static_cast<float>(job_.rank));
-      run(ring_allreduce(member_.comm(), kChannel, values));
+      run(ring_allreduce(member_.comm(), kChannel, values, Reduction::sum));
       const float sum = static_cast<float>(job_.size * (job_.size - 1)) / 2;
       for (float value : values) {
         if (value != sum) throw Error(fmt::format("the ring gives {} for {}", value, sum));

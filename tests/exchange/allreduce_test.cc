@@ -18,10 +18,11 @@
 namespace starling {
 namespace {
 
-Vectors reduce(Allreduce* allreduce, Vectors vectors) {
+Vectors reduce(Allreduce* run, Vectors vectors) {
   Cluster cluster(static_cast<int>(vectors.size()));
   cluster.run([&](Comm& comm) {
-    return allreduce(comm, {1, Purpose::gradients}, vectors[static_cast<std::size_t>(comm.rank())]);
+    return run(comm, {1, Purpose::gradients}, vectors[static_cast<std::size_t>(comm.rank())],
+               Reduction::sum);
   });
   return vectors;
 }
@@ -54,6 +55,12 @@ TEST_P(AllreduceTest, GivesTheSameBitsInEveryRun) {
   EXPECT_EQ(reduce(GetParam().run, before), reduce(GetParam().run, before));
 }
 
+Task<> both(Comm& comm, Allreduce* run, std::span<float> a, std::span<float> b) {
+  Running other(run(comm, {2, Purpose::weights}, b, Reduction::sum));
+  co_await run(comm, {1, Purpose::gradients}, a, Reduction::sum);
+  co_await other;
+}
+
 // Messages of one exchange must not be taken for those of the next, or of another one at the same
 // time.
 TEST_P(AllreduceTest, RunsTwiceInARowAndSideBySide) {
@@ -61,14 +68,9 @@ TEST_P(AllreduceTest, RunsTwiceInARowAndSideBySide) {
   const Vectors first_once = reduce(GetParam().run, first);
   const Vectors second_once = reduce(GetParam().run, second);
   Cluster cluster(5, {{1e6, std::chrono::microseconds(50)}, {}});
-  cluster.run([&](Comm& comm) -> Task<> {
-    return [](Comm& c, Allreduce* allreduce, std::span<float> a,
-              std::span<float> b) -> Task<> {
-      Running other(allreduce(c, {2, Purpose::weights}, b));
-      co_await allreduce(c, {1, Purpose::gradients}, a);
-      co_await other;
-    }(comm, GetParam().run, first[static_cast<std::size_t>(comm.rank())],
-                                  second[static_cast<std::size_t>(comm.rank())]);
+  cluster.run([&](Comm& comm) {
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    return both(comm, GetParam().run, first[rank], second[rank]);
   });
   EXPECT_EQ(first, first_once);
   EXPECT_EQ(second, second_once);
@@ -111,7 +113,7 @@ TEST_P(AllreduceTest, SendsExactlyTheBytesOfItsFormula) {
     Cluster cluster(size);
     cluster.run([&](Comm& comm) {
       return GetParam().run(comm, {1, Purpose::gradients},
-                            vectors[static_cast<std::size_t>(comm.rank())]);
+                            vectors[static_cast<std::size_t>(comm.rank())], Reduction::sum);
     });
     for (int rank = 0; rank < size; ++rank) {
       const ByteCount sent = cluster.comm(rank).ledger().total(Direction::sent, Purpose::gradients);
@@ -144,7 +146,7 @@ TEST_P(AllreduceTest, TakesTheTimeOfItsDelayBound) {
     Cluster cluster(size, {{kBytesPerSecond, std::chrono::microseconds(100)}, {}});
     cluster.run([&](Comm& comm) {
       return GetParam().run(comm, {1, Purpose::gradients},
-                            vectors[static_cast<std::size_t>(comm.rank())]);
+                            vectors[static_cast<std::size_t>(comm.rank())], Reduction::sum);
     });
     const double transfer = kElements * 4.0 / kBytesPerSecond;
     const double took = std::chrono::duration<double>(cluster.loop().now()).count();
@@ -162,7 +164,7 @@ TEST_P(AllreduceTest, FailsOnEveryRankWhenOneIsLost) {
     cluster.crash(dead, std::chrono::milliseconds(20));
     const auto errors = cluster.try_run([&](Comm& comm) {
       return GetParam().run(comm, {1, Purpose::gradients},
-                            vectors[static_cast<std::size_t>(comm.rank())]);
+                            vectors[static_cast<std::size_t>(comm.rank())], Reduction::sum);
     });
     for (int rank = 0; rank < 4; ++rank) {
       if (rank == dead) continue;
@@ -203,7 +205,7 @@ TEST(FindAllreduce, NamesThoseThereAre) {
   } catch (const Error& error) {
     EXPECT_STREQ(
         error.what(),
-        "there is no exchange 'rnig'; there are naive, tree, scatter-reduce, ring, doubling, "
+        "there is no exchange 'rnig'; there are auto, naive, tree, scatter-reduce, ring, doubling, "
         "halving-doubling");
   }
 }

@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Around a segment of 65,536 elements, and more of them than are under way at a time.
-constexpr std::size_t kLengths[] = {0, 1, 65'535, 65'536, 65'537, 131'072, 400'003, 655'360};
+constexpr std::size_t kMoveLengths[] = {0, 1, 65'535, 65'536, 65'537, 131'072, 400'003, 655'360};
 
 std::vector<float> numbered(std::size_t count, float from) {
   std::vector<float> values(count);
@@ -23,7 +23,7 @@ std::vector<float> numbered(std::size_t count, float from) {
 }
 
 TEST(Move, BringsEveryElementToItsPlace) {
-  for (std::size_t length : kLengths) {
+  for (std::size_t length : kMoveLengths) {
     Cluster cluster(2, {{1e9, 1ms}, {}});
     const std::vector<float> sent = numbered(length, 5);
     std::vector<float> received(length);
@@ -38,7 +38,7 @@ TEST(Move, BringsEveryElementToItsPlace) {
 }
 
 TEST(Move, AddsWhatComesWhileItsOwnGoesTheSameWay) {
-  for (std::size_t length : kLengths) {
+  for (std::size_t length : kMoveLengths) {
     Cluster cluster(2, {{1e9, 1ms}, {}});
     std::vector<std::vector<float>> values = {numbered(length, 1), numbered(length, 7)};
     std::vector<float> expected = values[0];
@@ -46,7 +46,8 @@ TEST(Move, AddsWhatComesWhileItsOwnGoesTheSameWay) {
     cluster.run([&](Comm& comm) {
       const int other = 1 - comm.rank();
       std::vector<float>& own = values[static_cast<std::size_t>(comm.rank())];
-      return move(comm, kWeights, {other, own}, {other, own, add});
+      return move(comm, kWeights, {other, own},
+                  {other, own, combiner(Element::f32, Reduction::sum)});
     });
     EXPECT_EQ(values[0], expected) << length;
     EXPECT_EQ(values[1], expected) << length;

@@ -12,6 +12,8 @@
 namespace starling {
 namespace {
 
+constexpr std::size_t kSegmentElements = kSegmentBytes / sizeof(float);
+
 // Each rank hears the `reach` ranks before it, with weights that differ, and tells those after it.
 struct Round {
   int reach;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "runtime/group.h"
 #include "sim/cluster.h"
 
 namespace starling {
@@ -26,15 +27,16 @@ struct Flock {
       }
     }
     before = values;
-    for (int rank = 0; rank < size; ++rank) cluster.comm(rank).contain_losses(size);
+    for (int rank = 0; rank < size; ++rank) Group(cluster.comm(rank)).contain_losses();
   }
 
   // By the first `workers` ranks; the others have nothing to do with it.
   std::vector<std::exception_ptr> run(int workers) {
     return cluster.try_run([&, workers](Comm& comm) -> Task<> {
       const auto rank = static_cast<std::size_t>(comm.rank());
-      return comm.rank() < workers ? mean_of_survivors(comm, workers, values[rank], shares[rank])
-                                   : nothing();
+      return comm.rank() < workers
+                 ? mean_of_survivors(Group(comm).first(workers, 1), values[rank], shares[rank])
+                 : nothing();
     });
   }
   static Task<> nothing() { co_return; }
@@ -130,7 +132,7 @@ TEST(MeanOfSurvivors, DoesWithoutThoseWhoWereLostBefore) {
 
 Task<> come_late(Comm& comm, Time time, std::span<float> values) {
   co_await sleep_until(comm.loop(), time);
-  co_await mean_of_survivors(comm, comm.size(), values, 1);
+  co_await mean_of_survivors(comm, values, 1);
 }
 
 // Some wait for the lead's answer while others do not even know of the exchange.
@@ -189,7 +191,7 @@ TEST(MeanOfSurvivors, IsAnErrorWhereLossesAreNotBorne) {
   cluster.crash(2, 1ms + 500us);
   std::vector<std::vector<float>> values(3, std::vector<float>(100, 1.0f));
   const auto errors = cluster.try_run([&](Comm& comm) {
-    return mean_of_survivors(comm, 3, values[static_cast<std::size_t>(comm.rank())], 1);
+    return mean_of_survivors(comm, values[static_cast<std::size_t>(comm.rank())], 1);
   });
   ASSERT_TRUE(errors[1]);
   EXPECT_THROW(std::rethrow_exception(errors[1]), PeerLost);

@@ -51,7 +51,7 @@ Doubles operator*(const Matrix& matrix, const Doubles& w) {
 // With a number behind the weights, by which push-sum divides; it stays 1 for means.
 Doubles with_numbers(const Vectors& weights) {
   Doubles result;
-  for (const Vector& each : weights) {
+  for (const Floats& each : weights) {
     result.emplace_back(each.begin(), each.end());
     result.back().push_back(1);
   }
@@ -264,7 +264,7 @@ TEST(CodedMeans, RefuseACodeThatIsTooLongBeforeItComes) {
   settings.codec.share = 0.1;
   Cluster cluster(2);
   const auto rule = make_mixing(settings, cluster.comm(0), 1);
-  Vector weights(100);
+  Floats weights(100);
   const std::size_t largest = make_codec(settings.codec)->largest_code_bytes(100);
   cluster.run([&](Comm& comm) {
     return comm.rank() == 0 ? rule->start(weights) : sleep_until(comm.loop(), 0ms);
@@ -303,7 +303,7 @@ TEST(Outer, IsNesterovAlongTheMeanChange) {
           velocity[i] = 0.6 * velocity[i] + change;
           base[i] -= 0.7 * (change + 0.6 * velocity[i]);
         }
-        for (const Vector& weights : mixers.weights) ASSERT_LT(difference(weights, base), 5e-6);
+        for (const Floats& weights : mixers.weights) ASSERT_LT(difference(weights, base), 5e-6);
       }
     }
   }
@@ -316,7 +316,7 @@ TEST(Outer, WithRateOneAndNoMomentumIsTheMean) {
   Mixers mixers(settings, 17);
   const std::vector<double> mean = mean_of(mixers.weights);
   mixers.mix(0);
-  for (const Vector& weights : mixers.weights) EXPECT_LT(difference(weights, mean), 1e-6);
+  for (const Floats& weights : mixers.weights) EXPECT_LT(difference(weights, mean), 1e-6);
 }
 
 TEST(Sampled, IsTheMeanOfThoseWhoTakePartWeightedByTheirSamples) {
@@ -343,7 +343,7 @@ TEST(Sampled, IsTheMeanOfThoseWhoTakePartWeightedByTheirSamples) {
         EXPECT_EQ(clients, std::max(1, static_cast<int>(std::lround(share * size))));
         const std::vector<double> mean = mean_of(mixers.weights, counts);
         mixers.mix(round);
-        for (const Vector& weights : mixers.weights) {
+        for (const Floats& weights : mixers.weights) {
           EXPECT_EQ(weights, mixers.weights[0]);
           ASSERT_LT(difference(weights, mean), 1e-6) << "n=" << size << " share=" << share;
         }
@@ -360,7 +360,7 @@ TEST(Sampled, CountsAWorkerWithoutSamplesAsIfItHadOne) {
   Mixers mixers(mixing_of("sampled", "star", 3), 17, 1, {}, {0, 0, 0});
   const std::vector<double> mean = mean_of(mixers.weights);
   mixers.mix(0);
-  for (const Vector& weights : mixers.weights) EXPECT_LT(difference(weights, mean), 1e-6);
+  for (const Floats& weights : mixers.weights) EXPECT_LT(difference(weights, mean), 1e-6);
 }
 
 }  // namespace

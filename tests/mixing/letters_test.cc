@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "mixing/letters.h"
+#include "runtime/group.h"
 #include "tests/mixing/mixers.h"
 
 namespace starling {
@@ -110,7 +111,7 @@ TEST(Elastic, DoesNotGoBeforeTheAnswerToItsLastQuestion) {
                             : sleep_until(comm.loop(), comm.loop().now() + 100ms);
   });
   EXPECT_TRUE(early.done());
-  for (const Vector& weights : mixers.weights) EXPECT_LT(difference(weights, mean), 3e-7);
+  for (const Floats& weights : mixers.weights) EXPECT_LT(difference(weights, mean), 3e-7);
 }
 
 // Push, by its formula
@@ -223,8 +224,8 @@ TEST(Updates, WhatOneHasChangedOthersAdd) {
     const double left = codec == std::string("threshold") ? 2 * 0.0625 : 0;
     for (std::size_t i = 0; i < 40; ++i) {
       double sum = 0;
-      for (const Vector& change : changes) sum += static_cast<double>(change[i]);
-      for (const Vector& weights : mixers.weights) {
+      for (const Floats& change : changes) sum += static_cast<double>(change[i]);
+      for (const Floats& weights : mixers.weights) {
         EXPECT_NEAR(weights[i], sum, left + 5e-6) << codec << " " << i;
       }
     }
@@ -237,20 +238,20 @@ TEST(Updates, WhatIsSentAndWhatIsLeftAreTheChange) {
   settings.codec.name = "threshold";
   settings.codec.threshold = 0.5;
   Mixers mixers(settings, 4);
-  mixers.weights = {{0.625f, -0.75f, 0.25f, 2.0f}, Vector(4)};
+  mixers.weights = {{0.625f, -0.75f, 0.25f, 2.0f}, Floats(4)};
   const auto round = [&] {
     mixers.attend_one(0);
     mixers.mix_one(0);
     mixers.attend_one(1);
   };
   round();
-  EXPECT_EQ(mixers.weights[1], (Vector{0.5f, -0.5f, 0, 0.5f}));
+  EXPECT_EQ(mixers.weights[1], (Floats{0.5f, -0.5f, 0, 0.5f}));
   round();
-  EXPECT_EQ(mixers.weights[1], (Vector{0.5f, -0.5f, 0, 1.0f}));
+  EXPECT_EQ(mixers.weights[1], (Floats{0.5f, -0.5f, 0, 1.0f}));
   mixers.weights[0][2] += 0.25f;  // with what was left it reaches the threshold
   round();
-  EXPECT_EQ(mixers.weights[1], (Vector{0.5f, -0.5f, 0.5f, 1.5f}));
-  EXPECT_EQ(mixers.weights[0], (Vector{0.625f, -0.75f, 0.5f, 2.0f}));
+  EXPECT_EQ(mixers.weights[1], (Floats{0.5f, -0.5f, 0.5f, 1.5f}));
+  EXPECT_EQ(mixers.weights[0], (Floats{0.625f, -0.75f, 0.5f, 2.0f}));
   mixers.settle();
 }
 
@@ -282,14 +283,14 @@ TEST(Penalty, PullsTowardsTheMastersModelExtrapolated) {
   settings.penalty = 0.3;
   Mixers mixers(settings, 5);
   const auto gradient_at = [&](std::size_t rank, float w) {
-    Vector weights(5, w), gradients(5, 0.125f);
+    Floats weights(5, w), gradients(5, 0.125f);
     mixers.rules[rank]->bend(weights, gradients, 0);
     return gradients[2];
   };
   // A round at which worker 0, the master, has done `master` steps, and which worker 1 hears of
   // after `worker` steps.
   const auto round = [&](float w0, float w1, std::uint64_t master, std::uint64_t worker) {
-    mixers.weights = {Vector(5, w0), Vector(5, w1)};
+    mixers.weights = {Floats(5, w0), Floats(5, w1)};
     mixers.rules[0]->set_clock(master);
     mixers.mix_one(1);
     mixers.attend_one(0);
@@ -316,7 +317,7 @@ TEST(Penalty, BendsABucketByItsOwnPartOfTheModel) {
   Mixers mixers(mixing_of("penalty", "star", 1), 6);
   mixers.weights = {{1, 2, 3, 4, 5, 6}};
   mixers.mix_one(0);
-  Vector weights(2, 0), gradients(2, 0);
+  Floats weights(2, 0), gradients(2, 0);
   mixers.rules[0]->bend(weights, gradients, 3);
   EXPECT_NEAR(gradients[0], -0.4, 1e-6);
   EXPECT_NEAR(gradients[1], -0.5, 1e-6);
@@ -330,7 +331,7 @@ TEST(Penalty, TheMastersModelReachesEverybodyDownTheTree) {
     const std::vector<double> mean = mean_of(mixers.weights);
     mixers.go_well({.steps = 30});
     for (std::size_t rank = 0; rank < index(size); ++rank) {
-      Vector gradients(3);
+      Floats gradients(3);
       mixers.rules[rank]->bend(mixers.weights[rank], gradients, 0);
       for (std::size_t i = 0; i < 3; ++i) {
         const double target = static_cast<double>(mixers.weights[rank][i] - gradients[i]);
@@ -425,11 +426,11 @@ TEST(Elastic, OnAStarNothingIsLostBetweenWorkersAndMaster) {
     // Rank 0's own model is gone after settle; without it, it is what is left of the sum.
     mixers.go_well({.steps = 50, .settle = false});
     mixers.wait();
-    const Vector own = mixers.weights[0];
+    const Floats own = mixers.weights[0];
     mixers.settle();
     for (std::size_t i = 0; i < 17; ++i) {
       double sum = static_cast<double>(own[i]);
-      for (const Vector& weights : mixers.weights) sum += static_cast<double>(weights[i]);
+      for (const Floats& weights : mixers.weights) sum += static_cast<double>(weights[i]);
       EXPECT_NEAR(sum, before[i] * size, 2e-5) << size;
     }
   }
@@ -497,7 +498,7 @@ TEST(Letters, AnotherProgramsLetterIsAnErrorNotNonsense) {
   Cluster cluster(2);
   const auto a = make_mixing(settings, cluster.comm(0), 1);
   const auto b = make_mixing(settings, cluster.comm(1), 1);
-  Vector few(3), many(5);
+  Floats few(3), many(5);
   cluster.run([&](Comm& comm) { return comm.rank() == 0 ? a->start(few) : b->start(many); });
   cluster.run([&](Comm& comm) { return comm.rank() == 0 ? a->mix(few, 0) : b->mix(many, 0); });
   cluster.run([&](Comm& comm) { return sleep_until(comm.loop(), comm.loop().now() + 1ms); });
@@ -621,7 +622,7 @@ TEST_F(Post, IsNotOverBeforeItsOwnGoodbyeHasLeft) {
 }
 
 TEST_F(Post, IsOverWithoutWhoIsLost) {
-  cluster_.comm(0).contain_losses(cluster_.size());
+  Group(cluster_.comm(0)).contain_losses();
   Letters one(cluster_.comm(0), ranks_, 8);
   cluster_.crash(1, cluster_.loop().now());
   wait();
@@ -719,7 +720,7 @@ TEST_F(LongLetters, WhoKeepsASheetMakesRoom) {
 }
 
 TEST_F(LongLetters, WhoIsLostWhileItWaitsForRoomIsOver) {
-  cluster_.comm(0).contain_losses(4);
+  Group(cluster_.comm(0)).contain_losses();
   for (int from : {1, 2, 3}) send(from, 0);
   wait();
   cluster_.crash(3, cluster_.loop().now());
@@ -794,7 +795,7 @@ TEST(LostWorkers, AreNotDrawnForPartners) {
 TEST(Elastic, AnswersNobodyWhoIsLost) {
   Mixers mixers(mixing_of("elastic", "mesh", 2), 3);
   mixers.mix_one(1);  // its question lies at rank 0
-  const Vector before = mixers.weights[0];
+  const Floats before = mixers.weights[0];
   mixers.cluster.crash(1, mixers.cluster.loop().now());
   mixers.wait();
   mixers.attend_one(0);
@@ -812,7 +813,7 @@ TEST(Penalty, ALostWorkerIsNoPartOfTheMean) {
   mixers.wait();
   mixers.mix_one(1);
   mixers.attend_one(0);
-  Vector gradients(3);
+  Floats gradients(3);
   mixers.rules[0]->bend(mixers.weights[0], gradients, 0);
   for (std::size_t i = 0; i < 3; ++i) {
     const float mean = (mixers.weights[0][i] + mixers.weights[1][i]) / 2;
@@ -833,7 +834,7 @@ TEST(Penalty, TheTreeLeavesNobodyBehindALostWorker) {
     const std::vector<double> mean = mean_of(left);
     for (int rank = 0; rank < 5; ++rank) {
       if (rank == lost) continue;
-      Vector gradients(3);
+      Floats gradients(3);
       mixers.rules[index(rank)]->bend(mixers.weights[index(rank)], gradients, 0);
       for (std::size_t i = 0; i < 3; ++i) {
         const double target = static_cast<double>(mixers.weights[index(rank)][i] - gradients[i]);
@@ -894,13 +895,13 @@ class MadeUp {
     return error_of([&] { rule_->attend(weights); });
   }
   float target() const {
-    Vector gradients(1);
+    Floats gradients(1);
     rule_->bend(weights, gradients, 0);
     return weights[0] - gradients[0];
   }
   Mixing& rule() { return *rule_; }
 
-  Vector weights = {0};
+  Floats weights = {0};
 
  private:
   int reader_;
@@ -954,7 +955,7 @@ TEST(Penalty, TheMasterSpeaksWhenMoreThanHalfHaveWrittenAnew) {
   const auto write = [&](std::size_t rank) {
     mixers.mix_one(rank);
     mixers.attend_one(0);
-    Vector gradients(1);
+    Floats gradients(1);
     mixers.rules[0]->bend(mixers.weights[0], gradients, 0);
     return mixers.weights[0][0] - gradients[0];
   };

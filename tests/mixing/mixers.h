@@ -57,7 +57,7 @@ double difference(const A& a, const B& b) {
 inline double spread(const Vectors& vectors) {
   const std::vector<double> mean = mean_of(vectors);
   double sum = 0;
-  for (const Vector& vector : vectors) {
+  for (const Floats& vector : vectors) {
     for (std::size_t i = 0; i < mean.size(); ++i) {
       sum += std::pow(static_cast<double>(vector[i]) - mean[i], 2);
     }
@@ -97,7 +97,7 @@ class Mixers {
  public:
   Mixers(const MixingSettings& settings, std::size_t elements, std::uint64_t seed = 1,
          Network network = {}, std::vector<std::uint64_t> samples = {})
-      : weights(index(settings.graph.size), Vector(elements)),
+      : weights(index(settings.graph.size), Floats(elements)),
         cluster(settings.graph.size, std::move(network)) {
     for (int rank = 0; rank < cluster.size(); ++rank) {
       rules.push_back(
@@ -249,8 +249,8 @@ class TrainingRun {
   Task<> work(Comm& comm) {
     const std::size_t rank = index(comm.rank());
     const Settings& settings = training_.settings;
-    Vector& weights = result_.weights[rank];
-    Vector gradients(training_.elements);
+    Floats& weights = result_.weights[rank];
+    Floats gradients(training_.elements);
     weights.assign(training_.elements, comm.rank() == 0 ? 2.0f : 9.0f);
     Workload workload;
     workload.buckets.push_back({0, training_.elements});

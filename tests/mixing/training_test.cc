@@ -65,7 +65,7 @@ TEST_P(DecentralSystem, FindsWhatIsBestForAllThoughEachWantsSomethingElse) {
       EXPECT_LT(off, GetParam().goal * scale) << "n=" << workers << " seed=" << seed;
       EXPECT_LT(spread(trained.before_finish), GetParam().spread * scale)
           << "n=" << workers << " seed=" << seed;
-      for (const Vector& weights : trained.weights) EXPECT_EQ(weights, trained.weights[0]);
+      for (const Floats& weights : trained.weights) EXPECT_EQ(weights, trained.weights[0]);
     }
   }
 }

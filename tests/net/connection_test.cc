@@ -82,18 +82,6 @@ TEST(Connection, BlamesNobodyWhoIsNotThere) {
       << failure_of(receive);
 }
 
-// It cannot be right: we are here.
-TEST(Connection, LosesWhoGivesUpOnOurAccount) {
-  RawPeer peer(3);
-  int word = 0, other = 0;
-  auto receive = peer.comm().receive(1, kOne, object_bytes(word));
-  auto from_other = peer.comm().receive(2, kTwo, object_bytes(other));
-  peer.say(RawPeer::header(0, 0, Kind::abort));
-  peer.until_done(receive);
-  EXPECT_EQ(failure_of(receive), "rank 1 was lost in a test (it has lost us)");
-  EXPECT_EQ(failure_of(from_other), "rank 1 was lost in another test (it has lost us)");
-}
-
 constexpr std::size_t kQuarter = Inbox::kStoredLimitBytes / 4;
 
 TEST(Connection, ReadsOnWhenAReceiveIsServedFromTheFullStore) {

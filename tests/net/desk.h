@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -22,7 +21,7 @@ class Desk : private TcpLoop, public Comm {
     const std::size_t bytes = fragment_bytes(header.remaining_bytes);
     const auto place = inbox.place(header, bytes);
     if (!place) return false;
-    std::memset(place->data(), static_cast<int>(value), place->size());
+    std::ranges::fill(*place, value);
     inbox.landed(header, bytes);
     return true;
   }

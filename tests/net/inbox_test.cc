@@ -26,11 +26,13 @@ TEST(Inbox, HasRoomAgainForAsMuchAsWasTaken) {
   ASSERT_GT(fit, 100);
   ASSERT_LT(fit, 1000);
   std::vector<std::byte> in(kFragmentBytes);
-  for (int i = 0; i < fit; ++i) {
-    const auto receive = desk.receive(1, kOne, Bytes(in));
-    ASSERT_TRUE(receive.done()) << "it was here";
+  for (int times = 0; times < 3; ++times) {
+    for (int i = 0; i < fit; ++i) {
+      const auto receive = desk.receive(1, kOne, Bytes(in));
+      ASSERT_TRUE(receive.done()) << "it was here";
+    }
+    ASSERT_EQ(put_while_there_is_room(desk), fit) << times;
   }
-  EXPECT_EQ(put_while_there_is_room(desk), fit);
 }
 
 // The first fragment said how long the message is; the second one claims more.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/group.h"
 #include "tests/net/channels.h"
 #include "tests/net/flock.h"
 
@@ -32,7 +33,7 @@ void end_by_exception(Flock& flock, int rank) {
 TEST(Liveness, AWorkerThatEndsByAnExceptionIsLost) {
   for (const bool contained : {false, true}) {
     Flock flock(3);
-    for (int rank = 0; contained && rank < 3; ++rank) flock.comm(rank).contain_losses(3);
+    for (int rank = 0; contained && rank < 3; ++rank) Group(flock.comm(rank)).contain_losses();
     end_by_exception(flock, 1);
     EXPECT_EQ(outcome_at(flock, 0, 1), "lost 1");
     EXPECT_TRUE(flock.comm(0).is_lost(1));
@@ -41,7 +42,7 @@ TEST(Liveness, AWorkerThatEndsByAnExceptionIsLost) {
 
 TEST(Liveness, AWorkerThatOwesAFinishIsLostWhenItGoes) {
   Flock flock(3);
-  for (int rank = 0; rank < 3; ++rank) flock.comm(rank).contain_losses(3);
+  for (int rank = 0; rank < 3; ++rank) Group(flock.comm(rank)).contain_losses();
   flock.comm(1).owe_a_finish(true);
   flock.comm(2).owe_a_finish(true);
   flock.comm(2).owe_a_finish(false);
@@ -68,7 +69,7 @@ TEST(Liveness, AFailureIsBlamedOnTheOneWhoFailedNotOnWhoTellsOfIt) {
 TEST(Liveness, WhoHasLostMostOthersButNotTheirDoorsIsCutOff) {
   for (const bool contained : {false, true}) {
     Flock flock(4);
-    for (int rank = 0; contained && rank < 4; ++rank) flock.comm(rank).contain_losses(4);
+    for (int rank = 0; contained && rank < 4; ++rank) Group(flock.comm(rank)).contain_losses();
     for (int other : {0, 1, 3}) ::shutdown(flock.comm(2).socket_fd(other), SHUT_RDWR);
     EXPECT_EQ(outcome_at(flock, 2, 0),
               "cut off from rank 0, 1, 3; as these may go on without it, it stops; see to its "
@@ -81,7 +82,7 @@ TEST(Liveness, WhoHasLostMostOthersButNotTheirDoorsIsCutOff) {
 
 TEST(Liveness, WhoHasOutlivedTheOthersGoesOn) {
   Flock flock(4);
-  for (int rank = 0; rank < 4; ++rank) flock.comm(rank).contain_losses(4);
+  for (int rank = 0; rank < 4; ++rank) Group(flock.comm(rank)).contain_losses();
   for (int rank : {0, 1, 2}) {
     flock.comm(rank).owe_a_finish(true);
     flock.leave(rank);

@@ -10,10 +10,12 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "exchange/allreduce.h"
-#include "exchange/collect.h"
+#include "exchange/collectives.h"
 #include "exchange/pairwise.h"
+#include "runtime/group.h"
 #include "tests/counted_allocations.h"
 #include "tests/error_of.h"
+#include "tests/exchange/typed_values.h"
 #include "tests/net/channels.h"
 #include "tests/net/flock.h"
 
@@ -41,7 +43,9 @@ TEST(TcpComm, RunsEveryAllreduceAsInTheSimulator) {
       for (std::size_t elements : {0u, 1u, 1001u, 1'000'003u}) {
         auto vectors = random_vectors(size, elements);
         const auto before = vectors;
-        flock.run([&](Comm& comm) { return allreduce.run(comm, kOne, of(vectors, comm)); });
+        flock.run([&](Comm& comm) {
+          return allreduce.run(comm, kOne, of(vectors, comm), Reduction::sum);
+        });
         for (std::size_t i = 0; i < elements; ++i) {
           double sum = 0;
           for (const auto& vector : before) sum += static_cast<double>(vector[i]);
@@ -53,10 +57,31 @@ TEST(TcpComm, RunsEveryAllreduceAsInTheSimulator) {
   }
 }
 
+// Every type by the ring, in a group of some ranks, as the plain loop.
+TEST(TcpComm, ReducesEveryTypeInAGroup) {
+  Flock flock(5);
+  const std::vector<int> ranks = {3, 0, 4};
+  for (const Element type : all_elements()) {
+    auto all = values_of_all(type, 70'001, 3);
+    TypedValues expected = all[0];
+    combine(expected.vector(), all[1].vector(), Reduction::max);
+    combine(expected.vector(), all[2].vector(), Reduction::max);
+    flock.run([&](Comm& comm) {
+      const Group group(comm, ranks, 2);
+      return group.rank() < 0
+                 ? barrier(group.first(0, 1), kOne)
+                 : ring_allreduce(group, kOne, all[static_cast<std::size_t>(group.rank())].vector(),
+                                  Reduction::max);
+    });
+    for (const TypedValues& each : all) ASSERT_EQ(each, expected);
+  }
+}
+
 TEST(TcpComm, CountsExactlyTheBytesThatTheKernelCarried) {
   Flock flock(3);
   auto vectors = random_vectors(3, 700'001);
-  flock.run([&](Comm& comm) { return ring_allreduce(comm, kOne, of(vectors, comm)); });
+  flock.run(
+      [&](Comm& comm) { return ring_allreduce(comm, kOne, of(vectors, comm), Reduction::sum); });
   flock.run([&](Comm& comm) { return pairwise_average(comm, kTwo, of(vectors, comm), 1); });
   flock.run([&](Comm& comm) { return barrier(comm, kTwo); });
   for (int rank = 0; rank < 3; ++rank) {
@@ -254,8 +279,8 @@ TEST(TcpComm, AllocatesNothingInASteadyStateExchange) {
     ranks.reserve(4);
     const std::size_t before = allocations;
     for (int rank = 0; rank < 4; ++rank) {
-      ranks.push_back(std::make_unique<Running>(
-          ring_allreduce(flock.comm(rank), kOne, vectors[static_cast<std::size_t>(rank)])));
+      ranks.push_back(std::make_unique<Running>(ring_allreduce(
+          flock.comm(rank), kOne, vectors[static_cast<std::size_t>(rank)], Reduction::sum)));
     }
     for (const auto& rank : ranks) flock.loop().drive(*rank);
     per_round = allocations - before;
@@ -325,7 +350,7 @@ Task<> send_number(Comm& comm, int peer, int value) {
 
 TEST(TcpComm, AContainedLossConcernsOnlyThoseWhoTalkToTheLost) {
   Flock flock(3);
-  for (int rank = 0; rank < 3; ++rank) flock.comm(rank).contain_losses(3);
+  for (int rank = 0; rank < 3; ++rank) Group(flock.comm(rank)).contain_losses();
   std::string from_one, from_two, again;
   Running waiting(receive_number(flock.comm(0), 2, from_two));
   ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "runtime/group.h"
 #include "sim/cluster.h"
 
 namespace starling {
@@ -15,14 +16,15 @@ using namespace std::chrono_literals;
 constexpr Channel kChannel{5, Purpose::control};
 
 Task<> elect(Comm& comm, Time begin, std::vector<int>& leaders) {
-  comm.contain_losses(comm.size());
+  Group(comm).contain_losses();
   co_await sleep_until(comm.loop(), begin);
   std::vector<int> alive;
   for (int rank = 0; rank < comm.size(); ++rank) {
     if (!comm.is_lost(rank)) alive.push_back(rank);
   }
-  Task<int> election = elect_leader(comm, kChannel, alive);
-  leaders[static_cast<std::size_t>(comm.rank())] = co_await election;
+  const Group group(comm, alive, 1);
+  Task<int> election = elect_leader(group, kChannel);
+  leaders[static_cast<std::size_t>(comm.rank())] = group.in_comm(co_await election);
 }
 
 std::vector<int> elect_all(Cluster& cluster, Time begin) {
@@ -72,10 +74,10 @@ TEST(Bully, WhoIsLostBeforeItAnswersIsPassedOver) {
 
 // Rank 0 never asks, so that rank 2, which waits for that, cannot say that it leads.
 Task<> elect_without_rank_0(Comm& comm) {
-  comm.contain_losses(comm.size());
+  Group(comm).contain_losses();
   const std::vector<int> alive = comm.rank() == 2 ? std::vector{0, 1, 2} : std::vector{1, 2};
   if (comm.rank() == 0) co_return;
-  Task<int> election = elect_leader(comm, kChannel, alive);
+  Task<int> election = elect_leader(Group(comm, alive, 1), kChannel);
   co_await election;
 }
 

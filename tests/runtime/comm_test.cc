@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/group.h"
 #include "sim/cluster.h"
 #include "sim/sim_loop.h"
 
@@ -74,7 +75,7 @@ TEST(Comm, ALossEndsWhatARankSendsToItself) {
 TEST(Comm, AContainedLossLeavesWhatARankSendsToItself) {
   SimLoop loop;
   Hermit comm(loop, 0, 3);
-  comm.contain_losses(3);
+  Group(comm).contain_losses();
   int out = 7, in = 0;
   auto send = comm.send(0, kOne, std::span(&out, 1));
   comm.lose(2);

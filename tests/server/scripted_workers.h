@@ -69,7 +69,9 @@ class ScriptedWorkers {
 
   Task<> work(Comm& comm) {
     const auto worker = static_cast<std::size_t>(comm.rank());
-    if (!make_gate(options_.gate)->needs_everybody()) comm.contain_losses(options_.workers);
+    if (!make_gate(options_.gate)->needs_everybody()) {
+      Group(comm).first(options_.workers, 0).contain_losses();
+    }
     ServerClient client(comm, {options_.workers, servers_, false}, keys_of[worker]);
     co_await sleep_until(comm.loop(), hello_at);
     co_await client.hello(plans[worker]);

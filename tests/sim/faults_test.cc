@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "runtime/all.h"
+#include "runtime/group.h"
 #include "sim/cluster.h"
 #include "tests/sim/wire.h"
 
@@ -177,7 +178,7 @@ TEST(Partition, DelaysMessagesIfItIsShort) {
 
 // All wait for each other, in one go.
 Task<> wait_for_all(Comm& comm, bool contain, std::vector<std::vector<Seen>>& seen) {
-  if (contain) comm.contain_losses(comm.size());
+  if (contain) Group(comm).contain_losses();
   std::vector<Task<>> waits;
   for (int peer = 0; peer < comm.size(); ++peer) {
     if (peer != comm.rank()) {

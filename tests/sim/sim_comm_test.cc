@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "runtime/all.h"
+#include "runtime/group.h"
 #include "sim/cluster.h"
 
 namespace starling {
@@ -100,7 +101,7 @@ Task<> wait_for_a_loss(Comm& comm, std::string& outcome) {
 // Rank 0 waits for 1 and 2; 2 crashes at 1 ms, 1 sends at 5 ms.
 Task<> lose_one(Comm& comm, bool contain, std::array<std::string, 3>& outcome) {
   int value = 7;
-  if (contain) comm.contain_losses(comm.size());
+  if (contain) Group(comm).contain_losses();
   if (comm.rank() == 0) {
     std::vector<Task<>> waits;
     waits.push_back(wait_for(comm, 1, kChannel, outcome[0]));

@@ -20,7 +20,7 @@ TEST(AllreduceStrategy, GivesTheMeanGradientToAllWithTheSameBits) {
       for (std::size_t i = 0; i < mean.size(); ++i) {
         EXPECT_NEAR(workers.gradients[0][i], mean[i], 1e-6) << exchange.name << " n=" << size;
       }
-      for (const Vector& gradients : workers.gradients) {
+      for (const Floats& gradients : workers.gradients) {
         EXPECT_EQ(gradients, workers.gradients[0]) << exchange.name << " n=" << size;
       }
     }
@@ -35,7 +35,7 @@ TEST(AllreduceStrategy, KeepsBucketsApartThatAreExchangedAtTheSameTime) {
         workers.gradients = random_vectors(size, 37, static_cast<std::uint64_t>(step));
         const std::vector<double> mean = mean_of(workers.gradients);
         workers.after_backward(5);
-        for (const Vector& gradients : workers.gradients) {
+        for (const Floats& gradients : workers.gradients) {
           for (std::size_t i = 0; i < mean.size(); ++i) {
             EXPECT_NEAR(gradients[i], mean[i], 1e-6) << exchange.name << " n=" << size;
           }

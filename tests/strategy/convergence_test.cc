@@ -16,7 +16,7 @@ constexpr std::size_t kElements = 12;
 double spread(const Vectors& vectors) {
   const std::vector<double> mean = mean_of(vectors);
   double sum = 0;
-  for (const Vector& vector : vectors) {
+  for (const Floats& vector : vectors) {
     for (std::size_t i = 0; i < mean.size(); ++i) {
       sum += std::pow(static_cast<double>(vector[i]) - mean[i], 2);
     }
@@ -62,7 +62,7 @@ Learning train(const Settings& settings) {
     if (step % 50 == 0) {
       double loss = 0;
       const std::vector<double> mean = mean_of(workers.weights);
-      for (const Vector& centre : centres) {
+      for (const Floats& centre : centres) {
         loss += std::pow(distance(mean, {centre.begin(), centre.end()}), 2) / 2;
       }
       result.loss.push_back(loss);

@@ -132,7 +132,7 @@ TEST(LocalStrategy, TakesTheMeanOfAllAfterEveryPeriodthStep) {
 TEST(LocalStrategy, GivesAllTheSameBits) {
   Workers workers(settings_for("local", 5), 23, 20);
   workers.after_update();
-  for (const Vector& weights : workers.weights) EXPECT_EQ(weights, workers.weights[0]);
+  for (const Floats& weights : workers.weights) EXPECT_EQ(weights, workers.weights[0]);
 }
 
 TEST(SingleStrategy, SendsNothingBetweenStartAndFinish) {

@@ -71,7 +71,7 @@ TEST(Overlap, AddsWhatWasChangedMeanwhileToWhatTheRoundYields) {
         }
         end_round();
         workers.finish();
-        for (const Vector& weights : workers.weights) {
+        for (const Floats& weights : workers.weights) {
           EXPECT_LT(difference(weights, mean_of(expected)), 5e-6) << graph << " n=" << size;
         }
       }
@@ -132,7 +132,7 @@ TEST(Sampling, OnlyThoseWhoAreDrawnTrainAndAllHaveTheSameAfterwards) {
       steps += each;
     }
     EXPECT_EQ(steps, static_cast<std::uint64_t>(8 * share) * 200);
-    for (const Vector& weights : result.before_finish) {
+    for (const Floats& weights : result.before_finish) {
       EXPECT_EQ(weights, result.before_finish[0]) << "the last step ended a round";
     }
   }
@@ -288,7 +288,7 @@ TEST(Bounded, NobodyWaitsForOneWhoHasFinished) {
     const Trained trained = train(training);
     expect_all_well(trained.errors);
     EXPECT_EQ(trained.steps, (std::vector<std::uint64_t>{60, 20, 60}));
-    for (const Vector& weights : trained.weights) EXPECT_EQ(weights, trained.weights[0]);
+    for (const Floats& weights : trained.weights) EXPECT_EQ(weights, trained.weights[0]);
   }
 }
 

@@ -46,7 +46,7 @@ Task<> work(const Settings& settings, Comm& comm, const OwnLoop& loop, Time pati
 }
 
 Task<> serve(const Settings& settings, Comm& comm) {
-  Server server(comm, server_options(settings));
+  Server server(serving_group(comm), server_options(settings));
   co_await server.serve();
 }
 

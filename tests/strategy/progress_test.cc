@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "runtime/group.h"
 #include "sim/cluster.h"
 
 namespace starling {
@@ -18,7 +19,7 @@ struct Counters {
   Counters(int size, std::uint64_t batches, std::uint64_t stride)
       : cluster(size, {{1e9, 100us}, {}}), steps(static_cast<std::size_t>(size)) {
     for (int rank = 0; rank < size; ++rank) {
-      cluster.comm(rank).contain_losses(cluster.size());
+      Group(cluster.comm(rank)).contain_losses();
       progress.push_back(std::make_unique<Progress>(cluster.comm(rank), batches, stride));
     }
   }

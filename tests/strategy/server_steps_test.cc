@@ -113,7 +113,7 @@ TEST(Lag, ComputesOnTheWeightsOfSoManyStepsAgoAndSaysSo) {
 // A server of two blocks, one weight each, that takes pushes and applies nothing: what it sends is
 // what the test says.
 struct FakeServer {
-  Comm& comm;
+  Group group;
   std::vector<WeightsHeader> eager;  // sent after the push of each step, if it has a version
   float eager_weight = 7;
   float pulled_weight = 3;
@@ -124,17 +124,17 @@ struct FakeServer {
   Task<> greet() {
     ControlRequest hello;
     std::vector<KeyInfo> keys(2);
-    co_await comm.receive(0, kRequestChannel, object_bytes(hello));
-    co_await comm.receive(0, kRequestChannel, std::span(keys));
+    co_await group.receive(0, kRequestChannel, object_bytes(hello));
+    co_await group.receive(0, kRequestChannel, std::span(keys));
   }
 
   Task<> serve(std::uint64_t key) {
     float value = 0;
     while (true) {
       KeyRequest request;
-      co_await comm.receive(0, key_request_channel(key), object_bytes(request));
+      co_await group.receive(0, key_request_channel(key), object_bytes(request));
       if (request.flags & (KeyRequest::kPush | KeyRequest::kPut)) {
-        co_await comm.receive(0, push_channel(key), object_bytes(value));
+        co_await group.receive(0, push_channel(key), object_bytes(value));
       }
       if (request.flags & KeyRequest::kPush) {
         pushed[key].push_back(request.version);
@@ -142,23 +142,23 @@ struct FakeServer {
       }
       if (request.flags & KeyRequest::kPull) {
         ++pulls[key];
-        co_await comm.send(0, pull_channel(key), object_bytes(pulled));
-        co_await comm.send(0, pull_channel(key), object_bytes(pulled_weight));
+        co_await group.send(0, pull_channel(key), object_bytes(pulled));
+        co_await group.send(0, pull_channel(key), object_bytes(pulled_weight));
       }
     }
   }
 
   Task<> send_eager(std::uint64_t key, std::uint64_t step) {
     if (step >= eager.size() || eager[step].version == 0) co_return;
-    co_await comm.send(0, eager_channel(key), object_bytes(eager[step]));
-    co_await comm.send(0, eager_channel(key), object_bytes(eager_weight));
+    co_await group.send(0, eager_channel(key), object_bytes(eager[step]));
+    co_await group.send(0, eager_channel(key), object_bytes(eager_weight));
   }
 };
 
 class EagerWorker {
  public:
   explicit EagerWorker(int delay_bound, std::vector<WeightsHeader> eager)
-      : server{cluster_.comm(1), std::move(eager)} {
+      : server{serving_group(cluster_.comm(1)), std::move(eager)} {
     Settings settings;
     settings.strategy = "server";
     settings.gate = "ssp";

@@ -239,9 +239,10 @@ TEST(CheckSettings, RefusesAStrategyThatIsNone) {
 }
 
 TEST(CheckSettings, RefusesAnExchangeThatIsNone) {
-  EXPECT_EQ(check([](Settings& s) { s.strategy = "allreduce", s.exchange = "star"; }),
-            "there is no exchange 'star'; there are naive, tree, scatter-reduce, ring, doubling, "
-            "halving-doubling");
+  EXPECT_EQ(
+      check([](Settings& s) { s.strategy = "allreduce", s.exchange = "star"; }),
+      "there is no exchange 'star'; there are auto, naive, tree, scatter-reduce, ring, doubling, "
+      "halving-doubling");
 }
 
 TEST(CheckSettings, RefusesPassesWithoutPairwise) {
@@ -274,7 +275,7 @@ TEST(CheckSettings, RefusesAnExchangeWithoutAllreduce) {
   for (const char* strategy : {"pairwise", "exponential", "local", "single"}) {
     EXPECT_EQ(
         check([&](Settings& s) { s.strategy = strategy, s.exchange = "tree"; }),
-        "exchange = tree has no effect here: it goes with strategy allreduce; leave it at ring");
+        "exchange = tree has no effect here: it goes with strategy allreduce; leave it at auto");
   }
 }
 

@@ -11,9 +11,9 @@ class StrategyTest : public testing::TestWithParam<const char*> {};
 TEST_P(StrategyTest, StartGivesTheFirstWorkersWeightsToAll) {
   for (int size : kWorkerCounts) {
     Workers workers(settings_for(GetParam(), size), 101, 90);
-    const Vector first = workers.weights[0];
+    const Floats first = workers.weights[0];
     workers.start();
-    for (const Vector& weights : workers.weights) EXPECT_EQ(weights, first) << size;
+    for (const Floats& weights : workers.weights) EXPECT_EQ(weights, first) << size;
   }
 }
 
@@ -25,7 +25,7 @@ TEST_P(StrategyTest, FinishGivesTheMeanToAllWithTheSameBits) {
     for (std::size_t i = 0; i < mean.size(); ++i) {
       EXPECT_NEAR(workers.weights[0][i], mean[i], 1e-6) << size;
     }
-    for (const Vector& weights : workers.weights) EXPECT_EQ(weights, workers.weights[0]) << size;
+    for (const Floats& weights : workers.weights) EXPECT_EQ(weights, workers.weights[0]) << size;
   }
 }
 
@@ -48,7 +48,7 @@ TEST_P(StrategyTest, GivesTheSameBitsInEveryRun) {
     Workers workers(settings_for(GetParam(), 5), 101, 90);
     workers.start();
     for (int step = 0; step < 5; ++step) {
-      for (Vector& gradients : workers.gradients) {
+      for (Floats& gradients : workers.gradients) {
         for (float& value : gradients) value *= 1.1f;
       }
       workers.after_backward(3);

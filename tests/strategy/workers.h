@@ -14,13 +14,13 @@
 
 namespace starling {
 
-using Vector = std::vector<float>;
-using Vectors = std::vector<Vector>;  // one a worker
+using Floats = std::vector<float>;
+using Vectors = std::vector<Floats>;  // one a worker
 
 inline Vectors random_vectors(int size, std::size_t elements, std::uint64_t seed) {
   Random random{seed, static_cast<std::uint64_t>(size), elements};
-  Vectors vectors(static_cast<std::size_t>(size), Vector(elements));
-  for (Vector& vector : vectors) {
+  Vectors vectors(static_cast<std::size_t>(size), Floats(elements));
+  for (Floats& vector : vectors) {
     for (float& value : vector) value = static_cast<float>(random.uniform(-1, 1));
   }
   return vectors;
@@ -28,7 +28,7 @@ inline Vectors random_vectors(int size, std::size_t elements, std::uint64_t seed
 
 inline std::vector<double> mean_of(const Vectors& vectors) {
   std::vector<double> mean(vectors[0].size());
-  for (const Vector& vector : vectors) {
+  for (const Floats& vector : vectors) {
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += static_cast<double>(vector[i]);
   }
   for (double& value : mean) value /= static_cast<double>(vectors.size());

@@ -1,0 +1,29 @@
+// The right all-reduce by itself: short vectors are a matter of how many messages follow one another,
+// long ones of how many bytes each rank sends, and where the border lies depends on the machine. So
+// it was measured: `starling bench exchange --write-choice src/exchange/choice.inc`.
+#pragma once
+
+#include "exchange/allreduce.h"
+
+namespace starling {
+
+// For vectors of up to `most_bytes` among up to `most_ranks` ranks. Rows stand in that order: ranks
+// first, then bytes.
+struct Choice {
+  int most_ranks;
+  std::size_t most_bytes;
+  std::string_view algorithm;
+};
+
+// What was measured. The last row of each number of ranks is for all longer vectors, the last number
+// of ranks for all larger groups.
+std::span<const Choice> measured_choices();
+
+// The algorithm for vectors of so many bytes among so many ranks: the same on all ranks, as they all
+// have the same program.
+std::string_view choose_allreduce(std::span<const Choice> choices, int ranks, std::size_t bytes);
+
+// All-reduce by the algorithm that the table has for the group and the vector.
+Allreduce auto_allreduce;
+
+}  // namespace starling

@@ -1,0 +1,27 @@
+// The groups of a training, all in one table: each has channels of its own, so that what one part of
+// it says is not heard by another.
+#pragma once
+
+#include "runtime/group.h"
+
+namespace starling {
+
+enum class GroupNumber : std::uint32_t {
+  control,      // everybody: results, evaluations, parting
+  training,     // the workers: first weights, gradients, final model
+  mixing,       // the workers: weights of neighbours, letters
+  progress,     // the workers: how far each is
+  survivors,    // the workers: who is left agrees on the final model
+  serving,      // everybody: workers and servers
+  team,         // the workers that share a proxy
+  generations,  // those who are left, as often as somebody is lost: from this number on
+};
+
+inline Group apart(Group group, GroupNumber number) {
+  return group.apart(static_cast<std::uint32_t>(number));
+}
+
+// Where workers and servers meet.
+inline Group serving_group(Comm& comm) { return apart(comm, GroupNumber::serving); }
+
+}  // namespace starling
