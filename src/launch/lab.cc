@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/slowness.h"
 #include "base/units.h"
 
 namespace starling {
@@ -30,7 +31,6 @@ constexpr const char* kSwitch = "switch";
 constexpr const char* kFolder = "/run/netns";
 // Less than a worker needs to start.
 constexpr std::uint64_t kLeastMemory = 64'000'000;
-constexpr double kMostSlowness = 1000;
 
 struct Outcome {
   int status;
@@ -115,17 +115,15 @@ bool is_lab_name(std::string_view name) {
   });
 }
 
-bool is_slowness(double factor) { return factor >= 1 && factor <= kMostSlowness; }
-
 void check_limits(const LabSpec& spec) {
   for (const auto& [host, factor] : spec.limits.slow) {
     if (host < 0 || host >= spec.hosts) {
       throw Error(fmt::format("there is no host {} to slow down", host),
                   fmt::format("they go from 0 to {}", spec.hosts - 1));
     }
-    if (!is_slowness(factor)) {
+    if (!Slowness::is_factor(factor)) {
       throw Error(fmt::format("host {} cannot be slowed {} times", host, factor),
-                  fmt::format("choose from 1 to {}", kMostSlowness));
+                  fmt::format("choose from 1 to {}", Slowness::kMost));
     }
   }
 }
@@ -138,20 +136,13 @@ HostLimits LabLimits::of(int host) const {
 }
 
 std::pair<int, double> parse_slow_host(const std::string& text) {
-  int host = -1;
-  double factor = 0;
-  const char* const end = text.data() + text.size();
-  const char* const colon = std::from_chars(text.data(), end, host).ptr;
-  if (colon != end && *colon == ':') {
-    const auto [last, error] = std::from_chars(colon + 1, end, factor);
-    if (error != std::errc() || last != end) factor = 0;
-  }
-  if (host < 0 || !is_slowness(factor)) {
+  const std::optional<Slowness> slow = parse_slowness(text);
+  if (!slow) {
     throw Error(
         fmt::format("'{}' names no slow host", text),
-        fmt::format("write it like 3:5, for host 3 slowed five times (1 to {})", kMostSlowness));
+        fmt::format("write it like 3:5, for host 3 slowed five times (1 to {})", Slowness::kMost));
   }
-  return {host, factor};
+  return {slow->who, slow->factor};
 }
 
 std::uint64_t parse_host_memory(const std::string& text) {

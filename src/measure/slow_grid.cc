@@ -116,20 +116,17 @@ Pace simulated_pace(const Settings& settings) {
   Pace pace;
   pace.batches_per_second = result.batches_per_second() * used;
   pace.skipped = training.batches > done ? training.batches - done : 0;
-  const auto mean = [](std::uint64_t sum, std::uint64_t count) {
-    return static_cast<double>(sum) / static_cast<double>(std::max<std::uint64_t>(1, count));
-  };
   if (const auto& server = result.server) {
     pace.dropped = server->dropped;
-    pace.staleness_mean = mean(server->staleness_sum, server->applied);
-    pace.staleness_max = server->staleness_max;
-  } else if (result.mixing.models > 0) {
-    pace.staleness_mean = mean(result.mixing.staleness_sum, result.mixing.models);
-    pace.staleness_max = result.mixing.staleness_max;
+    pace.staleness_mean = server->staleness.mean();
+    pace.staleness_max = server->staleness.max;
+  } else if (result.mixing.models() > 0) {
+    pace.staleness_mean = result.mixing.staleness.mean();
+    pace.staleness_max = result.mixing.staleness.max;
   }
   if (const auto slow = slow_worker(settings)) {
     pace.behind =
-        std::ranges::max(result.batches) - result.batches[static_cast<std::size_t>(slow->rank)];
+        std::ranges::max(result.batches) - result.batches[static_cast<std::size_t>(slow->who)];
   }
   return pace;
 }
@@ -277,7 +274,7 @@ MeasuredGrid measure_slow(const MeasureOptions& options) {
       .headline = fmt::format("simulated: {} workers of {} steps each, {} of computing a step; the "
                               "slow one, worker {}, takes {} times as long\n"
                               "a model of {} parameters ({}), links of {:g} Gbit/s and {} latency",
-                              first.workers, kStepsPerWorker, format_duration(kCompute), slow->rank,
+                              first.workers, kStepsPerWorker, format_duration(kCompute), slow->who,
                               slow->factor, format_count(static_cast<double>(kElements)),
                               format_bytes(static_cast<double>(kElements * sizeof(float))),
                               kBitsPerSecond / 1e9, format_duration(kLatency)),

@@ -27,7 +27,7 @@ Settings settings_for_workers(TrainingPlan& plan) {
   Settings settings = plan.settings;
   const auto slow = slow_worker(settings);
   if (slow && can_slow_hosts(plan.launch.lab)) {
-    plan.launch.slow_hosts[slow->rank] = slow->factor;
+    plan.launch.slow_hosts[slow->who] = slow->factor;
     settings.slow.clear();
   }
   return settings;

@@ -7,11 +7,8 @@ namespace starling {
 MixReport& MixReport::operator+=(const MixReport& other) {
   rounds += other.rounds;
   skipped += other.skipped;
-  models += other.models;
-  staleness_sum += other.staleness_sum;
-  staleness_max = std::max(staleness_max, other.staleness_max);
+  staleness += other.staleness;
   squared_distance_sum += other.squared_distance_sum;
-  for (std::size_t i = 0; i < staleness.size(); ++i) staleness[i] += other.staleness[i];
   return *this;
 }
 

@@ -18,12 +18,12 @@
 //   penalty                  star        no     gradients pull towards the mean of all
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "base/staleness.h"
 #include "codec/codec.h"
 #include "runtime/group.h"
 #include "topology/graph.h"
@@ -32,21 +32,16 @@ namespace starling {
 
 // What a worker has seen of the others. Workers' reports add up.
 struct MixReport {
-  static constexpr std::size_t kLongest = 64;  // staleness from here on is counted as this
-  std::uint64_t rounds = 0;                    // begun
+  std::uint64_t rounds = 0;   // begun
   std::uint64_t skipped = 0;  // not begun, as what was sent before had not left yet
-  std::uint64_t models = 0;   // of others, means or changes of them, mixed in
-  std::uint64_t staleness_sum = 0;
-  std::uint64_t staleness_max = 0;
+  Staleness staleness;        // of others' models, means or changes of them, that were mixed in
   double squared_distance_sum = 0;  // from our weights to theirs, before they were mixed
-  std::array<std::uint64_t, kLongest + 1> staleness{};
+
+  std::uint64_t models() const { return staleness.count; }
 
   void mixed(std::uint64_t steps_old, double squared_distance = 0) {
     squared_distance_sum += squared_distance;
-    ++models;
-    staleness_sum += steps_old;
-    staleness_max = std::max(staleness_max, steps_old);
-    ++staleness[std::min<std::uint64_t>(steps_old, kLongest)];
+    staleness.add(steps_old);
   }
   MixReport& operator+=(const MixReport& other);
 };

@@ -136,7 +136,7 @@ class Simulation {
 
   Time compute_time(int rank, std::uint64_t batch) const {
     const auto slow = slow_worker(training_.settings);
-    const double factor = slow && slow->rank == rank ? slow->factor : 1;
+    const double factor = slow && slow->who == rank ? slow->factor : 1;
     Random random{training_.seed, batch, 0xc0};
     const double time = static_cast<double>(training_.compute.count()) * factor *
                         (1 + training_.jitter * random.uniform());

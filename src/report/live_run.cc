@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "report/run_data.h"
+#include "runtime/ledger.h"
 
 namespace starling {
 
@@ -219,7 +220,7 @@ std::string LiveRun::metrics() const {
   };
   counts("starling_bytes_sent_total", "Bytes sent on the wire, by purpose.",
          [](Metric& metric, std::size_t rank, const Node& node) {
-           for (const char* purpose : {"control", "weights", "gradients", "evaluation"}) {
+           for (const std::string_view purpose : kPurposeNames) {
              if (!node.sent_by_purpose.contains(purpose)) continue;
              metric.value(number_in(node.sent_by_purpose[purpose], "wire"),
                           fmt::format("rank=\"{}\",purpose=\"{}\"", rank, purpose));

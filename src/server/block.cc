@@ -143,7 +143,7 @@ void Block::apply_chosen() {
   const std::span<float> mean = merged_.front().gradient;
   double lr_factor = 1;
   for (const Push& push : merged_) {
-    report_.count(version_ - push.version);
+    report_.staleness.add(version_ - push.version);
     lr_factor = std::min(lr_factor, correct(push, push.gradient));
     if (push.worker != merged_.front().worker) add(mean, push.gradient);
   }

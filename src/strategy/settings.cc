@@ -309,23 +309,17 @@ void check_settings(const Settings& settings) {
     throw Error("nesterov needs a momentum", "use --momentum 0.9, or optimizer sgd");
   }
   check_name("data set", settings.data, "mnist, synthetic");
-  if (const auto slow = slow_worker(settings); slow && slow->rank >= workers) {
-    throw Error(fmt::format("slow = '{}': there is no worker {}", settings.slow, slow->rank),
+  if (const auto slow = slow_worker(settings); slow && slow->who >= workers) {
+    throw Error(fmt::format("slow = '{}': there is no worker {}", settings.slow, slow->who),
                 fmt::format("workers are counted from 0 to {}", workers - 1));
   }
   target_accuracy(settings);
 }
 
-std::optional<SlowWorker> slow_worker(const Settings& settings) {
+std::optional<Slowness> slow_worker(const Settings& settings) {
   if (settings.slow.empty()) return std::nullopt;
-  SlowWorker slow{-1, 0};
-  const char* const end = settings.slow.data() + settings.slow.size();
-  const auto [colon, error] = std::from_chars(settings.slow.data(), end, slow.rank);
-  if (error == std::errc() && colon != end && *colon == ':') {
-    const auto [last, wrong] = std::from_chars(colon + 1, end, slow.factor);
-    if (wrong != std::errc() || last != end) slow.factor = 0;
-  }
-  if (slow.rank < 0 || !(slow.factor >= 1 && slow.factor <= 1000)) {
+  const std::optional<Slowness> slow = parse_slowness(settings.slow);
+  if (!slow) {
     throw Error(fmt::format("slow = '{}' is not understood", settings.slow),
                 "write it like 3:5, for worker 3 slowed five times (1 to 1000)");
   }

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/slowness.h"
+
 namespace starling {
 
 struct Settings {
@@ -325,11 +327,7 @@ void check_settings(const Settings& settings);
 std::optional<std::string> advice(const Settings& settings);
 
 // Which worker `slow` names, and by how much; nothing if none is.
-struct SlowWorker {
-  int rank;
-  double factor;
-};
-std::optional<SlowWorker> slow_worker(const Settings& settings);
+std::optional<Slowness> slow_worker(const Settings& settings);
 
 // The accuracy in `until`, if there is one.
 std::optional<double> target_accuracy(const Settings& settings);

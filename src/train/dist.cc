@@ -48,7 +48,7 @@ Dist::Dist(torch::nn::Module& module)
 Dist::Dist(Model model, Settings settings, Job job, Workload workload)
     : settings_(std::move(settings)), session_(std::move(job)), model_(std::move(model)) {
   const auto slow = slow_worker(settings_);
-  if (slow && slow->rank == rank()) slowness_ = slow->factor;
+  if (slow && slow->who == rank()) slowness_ = slow->factor;
   workload.buckets = make_buckets();
   strategy_ = make_strategy(settings_, comm(), std::move(workload));
   watch_backward();

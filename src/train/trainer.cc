@@ -94,31 +94,29 @@ json list(const std::vector<WorkerResult>& workers, T WorkerResult::*field) {
   return values;
 }
 
-template <class Counts>
-std::vector<std::uint64_t> without_zeros_behind(const Counts& counts) {
-  const auto last = std::ranges::find_if(counts.rbegin(), counts.rend(),
+// Counts it among what a report says already.
+void add_staleness(json& report, const Staleness& staleness) {
+  const auto last = std::ranges::find_if(staleness.histogram.rbegin(), staleness.histogram.rend(),
                                          [](std::uint64_t count) { return count > 0; });
-  return {counts.begin(), last.base()};
+  report["staleness_mean"] = staleness.mean();
+  report["staleness_max"] = staleness.max;
+  report["staleness_histogram"] =
+      std::vector<std::uint64_t>(staleness.histogram.begin(), last.base());
 }
 
 json as_json(const ServerReport& report) {
-  const double applied = static_cast<double>(std::max<std::uint64_t>(1, report.applied));
-  return {{"updates", report.updates},
-          {"gradients_applied", report.applied},
-          {"gradients_dropped", report.dropped},
-          {"staleness_mean", static_cast<double>(report.staleness_sum) / applied},
-          {"staleness_max", report.staleness_max},
-          {"staleness_histogram", without_zeros_behind(report.staleness)}};
+  json result = {{"updates", report.updates},
+                 {"gradients_applied", report.applied()},
+                 {"gradients_dropped", report.dropped}};
+  add_staleness(result, report.staleness);
+  return result;
 }
 
 json as_json(const MixReport& report) {
-  const double models = static_cast<double>(std::max<std::uint64_t>(1, report.models));
-  return {{"rounds", report.rounds},
-          {"skipped", report.skipped},
-          {"models", report.models},
-          {"staleness_mean", static_cast<double>(report.staleness_sum) / models},
-          {"staleness_max", report.staleness_max},
-          {"staleness_histogram", without_zeros_behind(report.staleness)}};
+  json result = {
+      {"rounds", report.rounds}, {"skipped", report.skipped}, {"models", report.models()}};
+  add_staleness(result, report.staleness);
+  return result;
 }
 
 Shards shards_for(const Settings& settings, const Images& train) {
@@ -245,7 +243,7 @@ class Trainer {
       return NAN;  // none has come, or only changes of models, which tell no distance
     }
     const double square = (report->squared_distance_sum - seen_.squared_distance_sum) /
-                          static_cast<double>(report->models - seen_.models);
+                          static_cast<double>(report->models() - seen_.models());
     seen_ = *report;
     return std::sqrt(square / 2) / std::max(1e-30, dist_.model().weights().norm().item<double>());
   }

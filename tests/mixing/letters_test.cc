@@ -76,7 +76,7 @@ TEST(Elastic, AsksNoMoreUntilItIsAnswered) {
   EXPECT_EQ(mixers.rules[0]->report().skipped, 4u);
   mixers.attend_one(1);
   mixers.attend_one(0);
-  EXPECT_EQ(mixers.rules[1]->report().models, 1u);
+  EXPECT_EQ(mixers.rules[1]->report().models(), 1u);
   mixers.mix_one(0);
   EXPECT_EQ(mixers.rules[0]->report().skipped, 4u);
   mixers.settle();
@@ -157,9 +157,10 @@ TEST(Push, GoesDownATreeLessOftenThanUp) {
     mixers.mix_one(0, round);
     mixers.mix_one(1, round);
     for (std::size_t rank = 0; rank < 3; ++rank) mixers.attend_one(rank);
-    EXPECT_EQ(mixers.rules[0]->report().models, round + 1) << "from its child, every round";
-    EXPECT_EQ(mixers.rules[1]->report().models, (round + 1) / 3) << "from its parent, every third";
-    EXPECT_EQ(mixers.rules[2]->report().models, (round + 1) / 3);
+    EXPECT_EQ(mixers.rules[0]->report().models(), round + 1) << "from its child, every round";
+    EXPECT_EQ(mixers.rules[1]->report().models(), (round + 1) / 3)
+        << "from its parent, every third";
+    EXPECT_EQ(mixers.rules[2]->report().models(), (round + 1) / 3);
   }
   mixers.settle();
 }
@@ -487,7 +488,7 @@ TEST(Letters, NobodyCanFloodWhoDoesNotRead) {
     }
     EXPECT_GE(mixers.rules[0]->report().skipped, 48u) << rule;
     for (int i = 0; i < 60; ++i) mixers.attend_one(1);
-    EXPECT_LE(mixers.rules[1]->report().models, 2u) << rule;
+    EXPECT_LE(mixers.rules[1]->report().models(), 2u) << rule;
     mixers.settle();
   }
 }
@@ -735,7 +736,7 @@ TEST(LongModels, OneCopyGoesToAllNeighbours) {
   mixers.mix_one(0);
   for (std::size_t rank : {1, 2}) {
     mixers.attend_one(rank);
-    EXPECT_EQ(mixers.rules[rank]->report().models, 1u) << rank;
+    EXPECT_EQ(mixers.rules[rank]->report().models(), 1u) << rank;
   }
   mixers.settle();
 }
@@ -751,7 +752,7 @@ TEST(LongModels, AreMixedByEveryRuleWithoutALock) {
     settings.waits = false;
     Mixers mixers(settings, kElements, 1, {{1e10, 100us}, {}});
     mixers.go_well({.steps = 8});
-    EXPECT_GT(mixers.report().models, 4u) << rule << " " << graph;
+    EXPECT_GT(mixers.report().models(), 4u) << rule << " " << graph;
   }
 }
 
@@ -771,7 +772,7 @@ TEST(Elastic, WaitsForNoAnswerFromALostPartner) {
     mixers.cluster.crash(asked, mixers.cluster.loop().now() + 1ms);
     expect_all_well(mixers.go({.steps = 20}));
     if (size == 3) {
-      EXPECT_GT(mixers.rules[0]->report().models, 5u) << "it asks the other one";
+      EXPECT_GT(mixers.rules[0]->report().models(), 5u) << "it asks the other one";
     }
   }
 }
@@ -787,7 +788,7 @@ TEST(LostWorkers, AreNotDrawnForPartners) {
       mixers.attend_one(0);
     }
     EXPECT_EQ(mixers.rules[0]->report().skipped, 0u) << rule;
-    EXPECT_EQ(mixers.rules[2]->report().models, 10u) << rule << ": all came to who is left";
+    EXPECT_EQ(mixers.rules[2]->report().models(), 10u) << rule << ": all came to who is left";
   }
 }
 
@@ -855,10 +856,10 @@ TEST(Push, ALetterIsAsOldAsTheStepsSinceItWasWritten) {
     mixers.attend_one(1);
   };
   send(5, 8);
-  EXPECT_EQ(mixers.rules[1]->report().staleness_sum, 3u);
+  EXPECT_EQ(mixers.rules[1]->report().staleness.sum, 3u);
   send(9, 2);  // written by one that is ahead
-  EXPECT_EQ(mixers.rules[1]->report().staleness_sum, 3u);
-  EXPECT_EQ(mixers.rules[1]->report().staleness_max, 3u);
+  EXPECT_EQ(mixers.rules[1]->report().staleness.sum, 3u);
+  EXPECT_EQ(mixers.rules[1]->report().staleness.max, 3u);
 }
 
 TEST(Elastic, AnAnswerIsAsOldAsItsQuestion) {
@@ -867,10 +868,10 @@ TEST(Elastic, AnAnswerIsAsOldAsItsQuestion) {
   mixers.mix_one(0);
   mixers.rules[1]->set_clock(10);
   mixers.attend_one(1);
-  EXPECT_EQ(mixers.rules[1]->report().staleness_sum, 7u);
+  EXPECT_EQ(mixers.rules[1]->report().staleness.sum, 7u);
   mixers.rules[0]->set_clock(12);
   mixers.attend_one(0);
-  EXPECT_EQ(mixers.rules[0]->report().staleness_sum, 9u);
+  EXPECT_EQ(mixers.rules[0]->report().staleness.sum, 9u);
 }
 
 // Letters that no rule of ours would write: rank 0's rule reads what rank 1 has made up, or the
@@ -1014,13 +1015,13 @@ TEST(MixReport, AddsUpOverWorkers) {
   one += other;
   EXPECT_EQ(one.rounds, 7u);
   EXPECT_EQ(one.skipped, 3u);
-  EXPECT_EQ(one.models, 3u);
-  EXPECT_EQ(one.staleness_sum, 1009u);
-  EXPECT_EQ(one.staleness_max, 1000u);
+  EXPECT_EQ(one.models(), 3u);
+  EXPECT_EQ(one.staleness.sum, 1009u);
+  EXPECT_EQ(one.staleness.max, 1000u);
   EXPECT_EQ(one.squared_distance_sum, 0.75);
-  EXPECT_EQ(one.staleness[2], 1u);
-  EXPECT_EQ(one.staleness[7], 1u);
-  EXPECT_EQ(one.staleness[MixReport::kLongest], 1u);
+  EXPECT_EQ(one.staleness.histogram[2], 1u);
+  EXPECT_EQ(one.staleness.histogram[7], 1u);
+  EXPECT_EQ(one.staleness.histogram[Staleness::kLongest], 1u);
 }
 
 }  // namespace

@@ -279,7 +279,7 @@ class TrainingRun {
         for (std::size_t i = 0; i < weights.size(); ++i) {
           gradients[i] = weights[i] - centres_[rank][i];
         }
-        const double factor = slow && slow->rank == comm.rank() ? slow->factor : 1;
+        const double factor = slow && slow->who == comm.rank() ? slow->factor : 1;
         const double time = static_cast<double>(training_.compute.count()) * factor *
                             (1 + training_.jitter * random.uniform());
         co_await sleep_until(comm.loop(), comm.loop().now() + Time(std::llround(time)));

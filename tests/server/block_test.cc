@@ -104,7 +104,7 @@ TEST(Block, OfAQuorumTakesTheFirstToArriveAndAddsThemUpByRank) {
   scene.settle();
   EXPECT_EQ(scene.block.version(), 1u);
   EXPECT_EQ(scene.read(1), 10.0f);
-  EXPECT_EQ(scene.report.applied, 3u);
+  EXPECT_EQ(scene.report.applied(), 3u);
   EXPECT_EQ(scene.report.dropped, 1u);
 }
 
@@ -146,10 +146,10 @@ TEST(Block, AppliesTheMostStaleOfThoseThatWaitFirst) {
   scene.push(1, 1, 0);
   scene.settle();
   EXPECT_EQ(order, (std::vector<int>{0, 2, 1, 0}));
-  EXPECT_EQ(scene.report.staleness_max, 2u);
-  EXPECT_EQ(scene.report.staleness[0], 1u);
-  EXPECT_EQ(scene.report.staleness[1], 1u);
-  EXPECT_EQ(scene.report.staleness[2], 2u);
+  EXPECT_EQ(scene.report.staleness.max, 2u);
+  EXPECT_EQ(scene.report.staleness.histogram[0], 1u);
+  EXPECT_EQ(scene.report.staleness.histogram[1], 1u);
+  EXPECT_EQ(scene.report.staleness.histogram[2], 2u);
 }
 
 TEST(Block, ScalesTheRateByTheStalenessAndLeavesFreshGradientsAlone) {

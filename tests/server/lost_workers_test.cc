@@ -21,7 +21,7 @@ TEST(LostPush, DoesNotLendItsPlaceInAQuorumToAnotherWorkersGradient) {
   scene.run();
   EXPECT_EQ(scene.weights[1][0], 8.0f);
   EXPECT_EQ(scene.weights[2][0], 8.0f);
-  EXPECT_EQ(scene.reports[1].applied, 2u);
+  EXPECT_EQ(scene.reports[1].applied(), 2u);
   EXPECT_EQ(scene.reports[1].dropped, 1u);
 }
 
@@ -57,7 +57,7 @@ TEST(LostPush, OfAWorkerThatWasDoneCounts) {
   scene.cluster.crash(0, 2s);
   scene.run();
   EXPECT_EQ(scene.weights[1][0], 10 - (100 + 1) / 2.0f);
-  EXPECT_EQ(scene.reports[1].applied, 2u);
+  EXPECT_EQ(scene.reports[1].applied(), 2u);
   EXPECT_EQ(scene.reports[1].dropped, 1u) << "the third one's, which came too late";
 }
 

@@ -62,7 +62,7 @@ TEST(Hello, WithTheSamePlanIsAcceptedByEveryServer) {
   scene.run();
   for (const auto& weights : scene.weights) EXPECT_EQ(weights, std::vector<float>(6, 7.0f));
   EXPECT_EQ(scene.reports[2].updates, 4u) << "of all blocks of all servers";
-  EXPECT_EQ(scene.reports[0].applied, 12u);
+  EXPECT_EQ(scene.reports[0].applied(), 12u);
 }
 
 TEST(Answer, SaysHowManyPushesOfTheWorkerAndOfEverybodyAreInIt) {
@@ -90,8 +90,8 @@ TEST(Answer, AfterDoneHasEverybodysLastPush) {
     const bool mean = gate == Gate::bsp || gate == Gate::ssp;  // ssp with a delay bound of 0
     EXPECT_EQ(scene.weights[0][0], mean ? 8.0f : gate == Gate::quorum ? 9.0f : 6.0f);
     EXPECT_EQ(scene.weights[1], scene.weights[0]);
-    EXPECT_EQ(scene.reports[0].applied + scene.reports[0].dropped, 2u);
-    EXPECT_EQ(scene.reports[0].applied, scene.reports[1].applied);
+    EXPECT_EQ(scene.reports[0].applied() + scene.reports[0].dropped, 2u);
+    EXPECT_EQ(scene.reports[0].applied(), scene.reports[1].applied());
   }
 }
 

@@ -107,7 +107,7 @@ TEST(Bsp, IsPlainSgdForAnyNumberOfWorkersServersAndBuckets) {
         expect_equal_weights(result);
         EXPECT_LT(largest_difference(result.weights[0], plain_sgd(training)), 1e-5);
         EXPECT_EQ(result.all_batches(), training.batches);
-        EXPECT_EQ(result.server->staleness_max, 0u);
+        EXPECT_EQ(result.server->staleness.max, 0u);
       }
     }
   }
@@ -312,7 +312,7 @@ TEST(Quorum, IsTheMeanOfTheFirstOnTheNewestWeights) {
       const SimulatedResult result = simulate(training);
       expect_all_well(result);
       EXPECT_LE(short_rounds, 2u);  // when work runs out
-      EXPECT_EQ(result.server->applied + result.server->dropped, training.batches);
+      EXPECT_EQ(result.server->applied() + result.server->dropped, training.batches);
       if (quorum < workers) {
         EXPECT_GT(result.server->dropped, 0u);
       }
@@ -341,7 +341,7 @@ TEST(ValueBound, NoUpdateMovesAWeightTooFarFromWhatAWorkerComputesOn) {
     const SimulatedResult result = simulate(training);
     expect_all_well(result);
     EXPECT_LT(furthest, bound);
-    EXPECT_GT(result.server->staleness_max, 0u);  // it is not bsp
+    EXPECT_GT(result.server->staleness.max, 0u);  // it is not bsp
   }
 }
 
@@ -350,7 +350,7 @@ TEST(ValueBound, ABoundSmallerThanAnyUpdateStillMakesProgress) {
   settings.value_bound = 1e-9;
   const SimulatedResult result = simulate(training_of(settings));
   expect_all_well(result);
-  EXPECT_EQ(result.server->applied, 160u);
+  EXPECT_EQ(result.server->applied(), 160u);
 }
 
 TEST(EarlyEpochEnd, AnEpochEndsOnceTheShareIsDone) {
@@ -400,8 +400,8 @@ TEST(Downpour, PushesSumsAndFetchesSeldom) {
     const SimulatedResult result = simulate(training);
     expect_all_well(result);
     expect_equal_weights(result);
-    EXPECT_LE(result.server->applied, training.batches / 3);
-    EXPECT_GE(result.server->applied, training.batches / 3 - static_cast<std::uint64_t>(workers));
+    EXPECT_LE(result.server->applied(), training.batches / 3);
+    EXPECT_GE(result.server->applied(), training.batches / 3 - static_cast<std::uint64_t>(workers));
     EXPECT_LT(distance_to_target(result.weights[0]), 0.1);
   }
 }
