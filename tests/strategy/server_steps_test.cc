@@ -102,9 +102,9 @@ TEST(Lag, ComputesOnTheWeightsOfSoManyStepsAgoAndSaysSo) {
         expect_weights(training, expected, result);
         const std::uint64_t blocks = result.server->updates / training.batches;
         for (std::uint64_t delay = 0; delay < behind; ++delay) {
-          EXPECT_EQ(result.server->staleness[delay], blocks) << "as the pipeline fills";
+          EXPECT_EQ(result.server->staleness.histogram[delay], blocks) << "as the pipeline fills";
         }
-        EXPECT_EQ(result.server->staleness[behind], blocks * (training.batches - behind));
+        EXPECT_EQ(result.server->staleness.histogram[behind], blocks * (training.batches - behind));
       }
     }
   }
