@@ -56,8 +56,7 @@ Findings examine(const GraphSettings& settings) {
   Findings found{make_graph(settings), {}, 0, {}};
   const Graph& graph = found.graph;
   for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
-    found.weights.push_back(graph.symmetric() ? metropolis_matrix(graph, round)
-                                              : mean_matrix(graph, round));
+    found.weights.push_back(mixing_weights(graph, round));
   }
   found.contraction = contraction(found.weights);
   found.sent.least = graph.size();

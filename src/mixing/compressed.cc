@@ -27,14 +27,15 @@ class CompressedMixing : public Mixing {
   CompressedMixing(const MixingSettings& settings, Group group)
       : Mixing(group),
         step_(settings.step),
-        graph_(make_graph(settings.graph)),
-        row_(mixing_weights(graph_, 0)[static_cast<std::size_t>(group.rank())]),
+        neighbours_(settings.graph, group.rank()),
         codec_(make_codec(settings.codec)) {}
 
   Task<> start(std::span<const float> weights) override {
     own_.assign(weights.begin(), weights.end());
     difference_.resize(weights.size());
-    for (int rank : graph_.hears(group_.rank())) heard_.push_back({rank, own_, {}});
+    for (std::size_t i = 0; i < neighbours_.hears().size(); ++i) {
+      heard_.push_back({neighbours_.hears()[i], 2 * step_ * neighbours_.weights()[i], own_, {}});
+    }
     for (Neighbour& neighbour : heard_) {
       neighbour.code.reserve(codec_->largest_code_bytes(weights.size()));
     }
@@ -46,7 +47,7 @@ class CompressedMixing : public Mixing {
     ++report_.rounds;
     encode(weights);
     std::vector<Task<>> messages;
-    for (int rank : graph_.tells(group_.rank())) messages.push_back(tell(rank));
+    for (int rank : neighbours_.tells()) messages.push_back(tell(rank));
     for (Neighbour& neighbour : heard_) messages.push_back(hear(neighbour));
     co_await all(std::move(messages));
 
@@ -54,9 +55,8 @@ class CompressedMixing : public Mixing {
     codec_->add_decoded(code_, own_);
     for (Neighbour& neighbour : heard_) {
       codec_->add_decoded(neighbour.code, neighbour.copy);
-      const double weight = 2 * step_ * row_[static_cast<std::size_t>(neighbour.rank)];
-      subtract_scaled(weights, own_, static_cast<float>(weight));
-      subtract_scaled(weights, neighbour.copy, static_cast<float>(-weight));
+      subtract_scaled(weights, own_, static_cast<float>(neighbour.weight));
+      subtract_scaled(weights, neighbour.copy, static_cast<float>(-neighbour.weight));
       report_.mixed(0, squared_distance(own_, neighbour.copy));
     }
   }
@@ -64,6 +64,7 @@ class CompressedMixing : public Mixing {
  private:
   struct Neighbour {
     int rank;
+    double weight;
     std::vector<float> copy;  // what we believe it has
     std::vector<std::byte> code;
   };
@@ -94,8 +95,7 @@ class CompressedMixing : public Mixing {
   }
 
   double step_;
-  Graph graph_;
-  std::vector<double> row_;
+  Neighbourhood neighbours_;
   std::unique_ptr<Codec> codec_;
   std::vector<float> own_;  // what our neighbours believe we have
   std::vector<float> difference_;

@@ -19,7 +19,7 @@ class LetterMixing : public Mixing {
  public:
   LetterMixing(const MixingSettings& settings, Group group)
       : Mixing(group),
-        graph_(make_graph(settings.graph)),
+        neighbours_(settings.graph, group.rank()),
         random_{settings.seed, static_cast<std::uint64_t>(group.rank()), 0x1e77e5} {
     group.contain_losses();
   }
@@ -91,14 +91,14 @@ class LetterMixing : public Mixing {
   // One of those we tell in this round, if any of them is left.
   std::optional<int> random_neighbour(std::uint64_t round) {
     std::vector<int> left;
-    for (int rank : graph_.tells(group_.rank(), round)) {
+    for (int rank : neighbours_.tells(round)) {
       if (!group_.is_lost(rank)) left.push_back(rank);
     }
     if (left.empty()) return std::nullopt;
     return left[random_.below(left.size())];
   }
 
-  Graph graph_;
+  Neighbourhood neighbours_;
   Random random_;
   std::optional<Letters> letters_;
 };

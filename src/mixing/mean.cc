@@ -18,11 +18,7 @@ class MeanMixing : public Mixing {
  public:
   MeanMixing(const MixingSettings& settings, Group group) : Mixing(group), settings_(settings) {
     if (has_exchange_of_its_own()) return;
-    graph_ = make_graph(settings.graph);
-    for (std::uint64_t round = 0; round < graph_->rounds(); ++round) {
-      const Matrix matrix = mixing_weights(*graph_, round);
-      weights_of_.push_back(matrix[static_cast<std::size_t>(group.rank())]);
-    }
+    neighbours_.emplace(settings.graph, group.rank());
   }
 
   Task<> start(std::span<const float>) override { co_return; }
@@ -52,22 +48,22 @@ class MeanMixing : public Mixing {
   }
 
   Task<> with_neighbours(std::span<float> weights, std::uint64_t round) {
-    const std::vector<double>& row = weights_of_[round % graph_->rounds()];
+    const std::span<const int> ranks = neighbours_->hears(round);
+    const std::span<const double> shares = neighbours_->weights(round);
     heard_.clear();
     double others = 0;
-    for (int rank : graph_->hears(group_.rank(), round)) {
-      const double weight = 2 * settings_.step * row[static_cast<std::size_t>(rank)];
-      heard_.push_back({rank, static_cast<float>(weight)});
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const double weight = 2 * settings_.step * shares[i];
+      heard_.push_back({ranks[i], static_cast<float>(weight)});
       others += weight;
     }
     co_await weighted_sum(group_, kMixingChannel, weights, static_cast<float>(1 - others),
-                          graph_->tells(group_.rank(), round), heard_);
+                          neighbours_->tells(round), heard_);
   }
 
   MixingSettings settings_;
-  std::optional<Graph> graph_;
-  std::vector<std::vector<double>> weights_of_;  // every rank, in each round
-  std::vector<Heard> heard_;                     // in the round that is under way
+  std::optional<Neighbourhood> neighbours_;
+  std::vector<Heard> heard_;  // in the round that is under way
 };
 
 }  // namespace

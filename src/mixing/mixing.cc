@@ -28,8 +28,4 @@ std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Group group,
   return make_mean_mixing(settings, group);
 }
 
-Matrix mixing_weights(const Graph& graph, std::uint64_t round) {
-  return graph.symmetric() ? metropolis_matrix(graph, round) : mean_matrix(graph, round);
-}
-
 }  // namespace starling

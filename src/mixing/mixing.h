@@ -26,7 +26,7 @@
 #include "base/staleness.h"
 #include "codec/codec.h"
 #include "runtime/group.h"
-#include "topology/graph.h"
+#include "topology/neighbourhood.h"
 
 namespace starling {
 
@@ -95,9 +95,6 @@ class Mixing {
 // `samples` is how many this worker has of its own, for rules that weigh by them.
 std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Group group,
                                     std::uint64_t samples);
-
-// The graph's weights: Metropolis's where everybody who hears is heard, else equal ones.
-Matrix mixing_weights(const Graph& graph, std::uint64_t round);
 
 // One function a rule, each in the file of its name.
 std::unique_ptr<Mixing> make_mean_mixing(const MixingSettings& settings, Group group);

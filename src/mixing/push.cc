@@ -5,6 +5,8 @@
 //
 // with a = alpha, or for the mean, what the graph's weights say. In a tree, weights may go down
 // less often than up.
+#include <map>
+
 #include "mixing/letter_mixing.h"
 
 namespace starling {
@@ -15,14 +17,12 @@ class PushMixing : public LetterMixing {
  public:
   PushMixing(const MixingSettings& settings, Group group)
       : LetterMixing(settings, group), settings_(settings) {
-    for (std::uint64_t round = 0; round < graph_.rounds(); ++round) {
-      const Matrix matrix = mixing_weights(graph_, round);
-      const std::vector<double>& row = matrix[static_cast<std::size_t>(group.rank())];
-      weight_of_.resize(row.size());
-      for (int rank : graph_.hears(group.rank(), round)) {
-        const auto from = static_cast<std::size_t>(rank);
-        weight_of_[from] =
-            settings.rule == "elastic-push" ? settings.alpha : 2 * settings.step * row[from];
+    for (std::uint64_t round = 0; round < neighbours_.rounds(); ++round) {
+      const std::span<const int> heard = neighbours_.hears(round);
+      for (std::size_t i = 0; i < heard.size(); ++i) {
+        weight_of_[heard[i]] = settings.rule == "elastic-push"
+                                   ? settings.alpha
+                                   : 2 * settings.step * neighbours_.weights(round)[i];
       }
     }
   }
@@ -35,7 +35,7 @@ class PushMixing : public LetterMixing {
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
     SharedSheet copy;
-    for (int rank : graph_.tells(group_.rank(), round)) {
+    for (int rank : neighbours_.tells(round)) {
       const bool down = rank > group_.rank();
       const auto rounds_down = static_cast<std::uint64_t>(settings_.rounds_down);
       if (down && (round + 1) % rounds_down != 0) continue;
@@ -48,13 +48,13 @@ class PushMixing : public LetterMixing {
   bool read(const Letter& letter, std::span<float> weights) override {
     const std::span<const float> model = model_in(letter, weights.size());
     note(letter, weights, model);
-    const double weight = weight_of_[static_cast<std::size_t>(letter.from)];
+    const double weight = weight_of_[letter.from];
     blend(weights, model, static_cast<float>(weight));
     return true;
   }
 
   MixingSettings settings_;
-  std::vector<double> weight_of_;  // each rank's model, when it comes
+  std::map<int, double> weight_of_;  // each rank's model, when it comes
 };
 
 }  // namespace

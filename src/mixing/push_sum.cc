@@ -16,15 +16,15 @@ namespace {
 class PushSumMixing : public Mixing {
  public:
   PushSumMixing(const MixingSettings& settings, Group group)
-      : Mixing(group), graph_(make_graph(settings.graph)) {}
+      : Mixing(group), neighbours_(settings.graph, group.rank()) {}
 
   Task<> start(std::span<const float>) override { co_return; }
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
-    const std::span<const int> told = graph_.tells(group_.rank(), round);
+    const std::span<const int> told = neighbours_.tells(round);
     heard_.clear();
-    for (int rank : graph_.hears(group_.rank(), round)) heard_.push_back({rank, 1});
+    for (int rank : neighbours_.hears(round)) heard_.push_back({rank, 1});
     part_ = number_ / static_cast<float>(told.size() + 1);
     scale(weights, part_);  // the part that everybody gets
     parts_.assign(heard_.size(), 0);
@@ -53,7 +53,7 @@ class PushSumMixing : public Mixing {
     co_await group_.receive(rank, kPartChannel, object_bytes(part));
   }
 
-  Graph graph_;
+  Neighbourhood neighbours_;
   float number_ = 1;
   float part_ = 0;
   std::vector<Heard> heard_;  // in the round that is under way, with

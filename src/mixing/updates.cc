@@ -32,7 +32,7 @@ class UpdatesMixing : public LetterMixing {
 
   Task<> mix(std::span<float>, std::uint64_t round) override {
     ++report_.rounds;
-    const std::span<const int> told = graph_.tells(group_.rank(), round);
+    const std::span<const int> told = neighbours_.tells(round);
     const bool free = std::ranges::all_of(
         told, [this](int rank) { return group_.is_lost(rank) || letters_->can_send(rank); });
     if (!free || !letters_->can_write()) {  // what is encoded must be sent

@@ -30,9 +30,9 @@ class MixStrategy : public Strategy {
                             workload.own_samples)),
         schedule_(schedule_options(settings), coin()) {
     if (settings.schedule != "bounded") return;
-    const Graph graph = make_graph(graph_settings(settings));
-    for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
-      const auto heard = graph.hears(group.rank(), round);
+    const Neighbourhood all(graph_settings(settings), group.rank());
+    for (std::uint64_t round = 0; round < all.rounds(); ++round) {
+      const auto heard = all.hears(round);
       neighbours_.insert(neighbours_.end(), heard.begin(), heard.end());
     }
   }

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "topology/graph_file.h"
-#include "topology/mixing.h"
 
 namespace starling {
 
@@ -17,16 +17,6 @@ namespace {
 using Heard = std::vector<std::vector<int>>;  // one round, by rank
 
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
-// Everybody hears the ranks at these distances before it on the ring.
-Heard at_distances(int size, std::vector<int> distances) {
-  Heard heard(at(size));
-  for (int rank = 0; rank < size; ++rank) {
-    for (int distance : distances) heard[at(rank)].push_back((rank - distance + size) % size);
-    std::ranges::sort(heard[at(rank)]);
-  }
-  return heard;
-}
 
 // 1, 2 ... count
 std::vector<int> up_to(int count) {
@@ -47,26 +37,52 @@ std::vector<int> powers_of_two(int size) {
   return distances;
 }
 
-Graph one_peer_exponential(int size) {
-  std::vector<Heard> rounds;
-  for (std::uint64_t round = 0; round < std::max<std::size_t>(1, powers_of_two(size).size());
-       ++round) {
-    const int distance = exponential_distance(size, round);
-    rounds.push_back(
-        at_distances(size, distance == 0 ? std::vector<int>{} : std::vector{distance}));
+// At which distances on the ring everybody hears others, in each round; nothing if the graph is no
+// ring.
+std::optional<std::vector<std::vector<int>>> ring_distances(const GraphSettings& settings) {
+  const auto& [name, size, passes, arity, file] = settings;
+  if (name == "window") {
+    if (passes < 1) throw Error(fmt::format("a window of {} passes", passes), "take 1 or more");
+    return {{up_to(std::min(passes, size - 1))}};
   }
-  return Graph(std::move(rounds));
+  if (name == "closed-ring") return {{neighbours(size)}};
+  if (name == "static-exponential") return {{powers_of_two(size)}};
+  if (name == "mesh") return {{up_to(size - 1)}};
+  if (name != "exponential") return std::nullopt;
+  std::vector<std::vector<int>> one_a_round;
+  for (int distance : powers_of_two(size)) one_a_round.push_back({distance});
+  if (one_a_round.empty()) one_a_round.emplace_back();
+  return one_a_round;
 }
 
-// Children come after their parent and in order, so the lists are sorted.
-Heard complete_tree(int size, int arity) {
-  Heard heard(at(size));
-  for (int rank = 1; rank < size; ++rank) {
-    const int parent = (rank - 1) / arity;
-    heard[at(rank)].push_back(parent);
-    heard[at(parent)].push_back(rank);
+Links ring_links(int size, int rank, const std::vector<int>& distances) {
+  Links links;
+  for (int distance : distances) {
+    links.heard.push_back((rank - distance + size) % size);
+    links.told.push_back((rank + distance) % size);
   }
-  return heard;
+  std::ranges::sort(links.heard);
+  std::ranges::sort(links.told);
+  return links;
+}
+
+// Rank 0 is the root; children come after their parent and in order, so the list is sorted.
+Links tree_links(int size, int arity, int rank) {
+  Links links;
+  if (rank > 0) links.heard.push_back((rank - 1) / arity);
+  const int last = std::min(size - 1, rank * arity + arity);
+  for (int child = rank * arity + 1; child <= last; ++child) links.heard.push_back(child);
+  links.told = links.heard;
+  return links;
+}
+
+// A star is a tree whose root has all others for children.
+int arity_of(const GraphSettings& settings) {
+  if (settings.name == "star") return settings.size;
+  if (settings.arity < 1) {
+    throw Error(fmt::format("a tree of arity {}", settings.arity), "take 1 or more");
+  }
+  return settings.arity;
 }
 
 Matrix zeros(const Graph& graph) {
@@ -132,28 +148,48 @@ std::vector<bool> Graph::reached_from_first(const Rounds& edges) const {
   return reached;
 }
 
-Graph make_graph(const GraphSettings& settings) {
-  const auto& [name, size, passes, arity, file] = settings;
+std::vector<Links> links_of(const GraphSettings& settings, int rank) {
+  const int size = settings.size;
   if (size < 1) throw Error(fmt::format("a graph of {} workers", size), "it needs at least 1");
-  if (name == "window") {
-    if (passes < 1) throw Error(fmt::format("a window of {} passes", passes), "take 1 or more");
-    return Graph({at_distances(size, up_to(std::min(passes, size - 1)))});
+  if (const auto rounds = ring_distances(settings)) {
+    std::vector<Links> links;
+    for (const std::vector<int>& distances : *rounds) {
+      links.push_back(ring_links(size, rank, distances));
+    }
+    return links;
   }
-  if (name == "closed-ring") return Graph({at_distances(size, neighbours(size))});
-  if (name == "exponential") return one_peer_exponential(size);
-  if (name == "static-exponential") return Graph({at_distances(size, powers_of_two(size))});
-  if (name == "tree") {
-    if (arity < 1) throw Error(fmt::format("a tree of arity {}", arity), "take 1 or more");
-    return Graph({complete_tree(size, arity)});
+  if (settings.name == "tree" || settings.name == "star") {
+    return {tree_links(size, arity_of(settings), rank)};
   }
-  if (name == "star") return Graph({complete_tree(size, size)});
-  if (name == "mesh") return Graph({at_distances(size, up_to(size - 1))});
-  if (name == "file") {
-    if (file.empty()) throw Error("the graph 'file' has no file", "say which one holds its edges");
-    return read_graph_file(file, size);
-  }
-  throw Error(fmt::format("there is no graph '{}'", name),
+  throw Error(fmt::format("there is no graph '{}'", settings.name),
               fmt::format("there are {}", kGraphNames));
+}
+
+std::size_t degree_in(const GraphSettings& settings, int rank) {
+  if (settings.name != "tree" && settings.name != "star") return 0;
+  const int arity = arity_of(settings);
+  const int children = std::clamp(settings.size - 1 - rank * arity, 0, arity);
+  return at(children + (rank > 0 ? 1 : 0));
+}
+
+Graph make_graph(const GraphSettings& settings) {
+  if (settings.name == "file") {
+    if (settings.size < 1) {
+      throw Error(fmt::format("a graph of {} workers", settings.size), "it needs at least 1");
+    }
+    if (settings.file.empty()) {
+      throw Error("the graph 'file' has no file", "say which one holds its edges");
+    }
+    return read_graph_file(settings.file, settings.size);
+  }
+  std::vector<Heard> rounds(links_of(settings, 0).size());
+  for (int rank = 0; rank < settings.size; ++rank) {
+    std::vector<Links> links = links_of(settings, rank);
+    for (std::size_t round = 0; round < rounds.size(); ++round) {
+      rounds[round].push_back(std::move(links[round].heard));
+    }
+  }
+  return Graph(std::move(rounds));
 }
 
 Matrix mean_matrix(const Graph& graph, std::uint64_t round) {
@@ -196,6 +232,10 @@ Matrix push_matrix(const Graph& graph, std::uint64_t round) {
     for (int to : told) matrix[at(to)][at(rank)] = share;
   }
   return matrix;
+}
+
+Matrix mixing_weights(const Graph& graph, std::uint64_t round) {
+  return graph.symmetric() ? metropolis_matrix(graph, round) : mean_matrix(graph, round);
 }
 
 }  // namespace starling

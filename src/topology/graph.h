@@ -67,6 +67,14 @@ inline constexpr std::string_view kGraphNames =
 // For any size from 1 on. Throws Error for an unknown name, senseless numbers or a bad file.
 Graph make_graph(const GraphSettings& settings);
 
+// The same for one rank alone, in each round, without looking at the others; for all but a file.
+struct Links {
+  std::vector<int> heard, told;  // sorted, without itself
+};
+std::vector<Links> links_of(const GraphSettings& settings, int rank);
+// How many a rank hears at the most; 0 on a ring, where all hear as many.
+std::size_t degree_in(const GraphSettings& settings, int rank);
+
 // How a round mixes the workers' values: row i holds the weight of every rank in i's new value.
 using Matrix = std::vector<std::vector<double>>;
 
@@ -81,5 +89,9 @@ Matrix metropolis_matrix(const Graph& graph, std::uint64_t round = 0);
 // Push-sum: everybody splits what it has evenly between itself and those it tells. Columns sum to
 // one: nothing is lost, and the mean comes from dividing by a weight that is pushed alike.
 Matrix push_matrix(const Graph& graph, std::uint64_t round = 0);
+
+// What the graph's weights are where nobody says otherwise: Metropolis's where whoever hears is heard,
+// else the plain mean's.
+Matrix mixing_weights(const Graph& graph, std::uint64_t round = 0);
 
 }  // namespace starling
