@@ -8,6 +8,7 @@
 #include <map>
 #include <ranges>
 
+#include "base/check.h"
 #include "report/escape.h"
 
 namespace starling {
@@ -34,6 +35,7 @@ class Scale {
       : logarithmic_(axis.logarithmic), from_(from), to_(to) {
     low_ = along(low);
     high_ = along(high);
+    STARLING_CHECK(std::isfinite(low_) && std::isfinite(high_), "an axis from {} to {}", low, high);
     const double margin = high_ > low_ ? (high_ - low_) * 0.04 : 0.5;
     low_ -= margin;
     high_ += margin;

@@ -169,5 +169,16 @@ TEST(Curve, NeverHasMorePointsThanThatAndKeepsItsShape) {
   }
 }
 
+// Its points lie evenly, the old ones and the new ones.
+TEST(Curve, LosesEveryOtherPointWhenItIsFull) {
+  constexpr int kMost = Curve::kMostPoints;
+  Curve curve;
+  for (int i = 0; i < 3 * kMost / 2; ++i) curve.add(i, 0);
+  ASSERT_EQ(curve.points().size(), 3 * Curve::kMostPoints / 4);
+  for (std::size_t i = 0; i < curve.points().size(); ++i) {
+    EXPECT_EQ(curve.points()[i].first, 2 * static_cast<double>(i));
+  }
+}
+
 }  // namespace
 }  // namespace starling

@@ -134,7 +134,7 @@ class TensorBoard : public testing::Test {
 };
 
 TEST(Crc32c, IsTheOneOfCastagnoli) {
-  static_assert(crc32c("123456789") == 0xE3069283);
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283);
   EXPECT_EQ(crc32c(""), 0u);
   // The vectors of RFC 3720, B.4.
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);

@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/check.h"
+
 namespace starling {
 namespace {
 
@@ -16,6 +18,7 @@ struct Item : ListNode {
 std::vector<int> drain(List<Item>& list) {
   std::vector<int> values;
   while (Item* item = list.front()) {
+    STARLING_CHECK(values.size() < 10, "the list has no end");
     values.push_back(item->value);
     item->unlink();
   }

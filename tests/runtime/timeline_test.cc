@@ -29,6 +29,10 @@ TEST(Timeline, RecordsNothingUntilItIsSwitchedOn) {
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_TRUE(cluster.comm(rank).timeline().spans().empty());
   }
+  Timeline timeline;
+  timeline.add({Kind::wait, "x", 1ms, 2ms});
+  EXPECT_TRUE(timeline.spans().empty());
+  EXPECT_EQ(timeline.left_out(), 0u) << "nobody wanted it";
 }
 
 TEST(Timeline, HasASpanForEveryMessageSentAndReceived) {

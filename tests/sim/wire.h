@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/comm.h"
+#include "runtime/frame.h"
 #include "sim/network.h"
 
 namespace starling {
