@@ -23,6 +23,7 @@ namespace {
 
 constexpr Time kHandshakePatience = std::chrono::seconds(5);
 constexpr Time kNewsEvery = std::chrono::milliseconds(250);
+constexpr Time kToBeTold = std::chrono::seconds(1);
 constexpr std::size_t kMostStrangers = 64;  // that are examined at a time, besides the members
 
 using Peers = std::vector<std::optional<TcpComm::Peer>>;
@@ -384,8 +385,10 @@ Task<Membership> join_task(TcpLoop& loop, Job job) {
   if (job.size == 1) co_return Membership(nullptr, std::make_unique<TcpComm>(loop, 0, Peers(1)));
 
   Links links(loop, job);
+  // Rank 0 knows best who is missing: the others give it a moment longer, to say so.
+  const Time patience = job.timeout + (job.rank == 0 ? Time(0) : kToBeTold);
   try {
-    co_await within(loop, loop.now() + job.timeout, "joining the job", links.gather());
+    co_await within(loop, loop.now() + patience, "joining the job", links.gather());
   } catch (const PeerLost& lost) {
     links.give_up(lost.rank());
     throw;
