@@ -100,6 +100,16 @@ TEST(Clerk, EndsAnEpochForAllOnceTheShareIsDone) {
   EXPECT_EQ(office.ask(0), 8u);
 }
 
+TEST(Clerk, RoundsAShareOfUnitsUp) {
+  Office office({Mode::until_share, 0.6}, 2, {12, 4});
+  EXPECT_EQ(office.ask(1), 1u);
+  EXPECT_EQ(office.ask(0), 0u);
+  EXPECT_EQ(office.ask(0), 2u);
+  EXPECT_EQ(office.ask(0), std::nullopt) << "two of four are less than 0.6";
+  EXPECT_EQ(office.ask(1), 5u);
+  EXPECT_EQ(office.answer(3), 4u);
+}
+
 // What was begun in an epoch that has ended without it does not count for the next.
 TEST(Clerk, DoesNotCountAStragglersUnitForTheNextEpoch) {
   Office office({Mode::until_share, 0.5}, 2, {40, 4});
