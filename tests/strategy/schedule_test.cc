@@ -67,6 +67,12 @@ TEST(Schedule, ChoosesAPeriodAtWhichComputingTakesTheRatioOfMixing) {
   }
 }
 
+TEST(Schedule, GoesHalfOfTheWayToABetterPeriod) {
+  const Schedule schedule({10, 1, 5}, Random{1});
+  // 10 steps of 1 ms, and mixing 20 ms: every 100th step would be right.
+  EXPECT_EQ(schedule.better_period(10ms, 20ms), 55u);
+}
+
 TEST(Schedule, OneSlowRoundDoesNotSilenceEverybodyForLong) {
   Schedule schedule({1, 1, 5}, Random{1});
   EXPECT_LE(schedule.better_period(1ms, 1h), 4096u);
