@@ -15,7 +15,7 @@ ServerClient::ServerClient(Group group, const Options& options, std::vector<Key>
   }
 }
 
-Task<> ServerClient::hello(const WorkPlan& plan) {
+Task<> ServerClient::hello(WorkPlan plan) {
   for (int server = 0; server < options_.servers; ++server) {
     std::vector<KeyInfo> infos;
     for (std::size_t key = 0; key < keys_.size(); ++key) {

@@ -32,7 +32,7 @@ class ServerClient {
 
   const std::vector<Key>& keys() const { return keys_; }
 
-  Task<> hello(const WorkPlan& plan);
+  Task<> hello(WorkPlan plan);
   Task<> put(std::size_t key, std::span<const float> weights);
 
   // A finished push means that the gradient's memory may be reused. `clock` counts the pushes of

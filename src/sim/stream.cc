@@ -133,9 +133,13 @@ void Stream::arrive(Message& message) {
     message.was_cut = true;
     return;
   }
+  be_here(message);
+  go_on();
+}
+
+void Stream::be_here(Message& message) {
   message.arrived = true;
   cluster_.show(from_.rank(), to_.rank(), message.source);
-  go_on();
 }
 
 void Stream::end(std::optional<int> culprit) {
@@ -157,7 +161,9 @@ void Stream::go_on() {
 
 void Stream::mend() {
   cut_ = false;
-  for (Message& message : messages_) message.arrived = message.arrived || message.was_cut;
+  for (Message& message : messages_) {
+    if (std::exchange(message.was_cut, false)) be_here(message);
+  }
   go_on();
 }
 

@@ -83,6 +83,7 @@ class Stream {
   void transmit(Message& message);
   void leave(Message& message);
   void arrive(Message& message);
+  void be_here(Message& message);
   void read();
   void take_first();
   void store_first();

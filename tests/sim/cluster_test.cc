@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "runtime/all.h"
 #include "runtime/frame.h"
+#include "runtime/group.h"
 #include "tests/sim/wire.h"
 
 namespace starling {
@@ -475,6 +476,27 @@ TEST(ClusterCrash, AMessageThatWasHalfSentDoesNotArrive) {
   cluster.try_run([&](Comm& comm) { return send_then_receive_after_loss(comm, payload, what); });
   EXPECT_EQ(what, "rank 0 was lost in a test (it ended before its time)");
   EXPECT_EQ(cluster.comm(1).ledger().total(Direction::received), ByteCount{});
+}
+
+Task<> send_while_the_port_is_busy(Comm& comm, Payload& long_one, Payload& short_one) {
+  if (comm.rank() == 1) co_await comm.send(0, kOne, std::span(long_one));
+  if (comm.rank() == 2) {
+    co_await sleep_until(comm.loop(), 1us);
+    co_await comm.send(0, kOne, std::span(short_one));
+  }
+  if (comm.rank() == 0) co_await comm.receive(1, kOne, std::span(long_one));
+}
+
+TEST(ClusterCrash, WhatComesAfterTheLossIsNoMessage) {
+  Cluster cluster(3, {kLink, {}});
+  Payload long_one(100'000), short_one(10);
+  std::vector<int> seen;
+  cluster.observe([&](int from, int, ConstBytes) { seen.push_back(from); });
+  Group(cluster.comm(0)).contain_losses();
+  Group(cluster.comm(1)).contain_losses();
+  cluster.crash(2, 100us);  // its message has left and waits behind the long one
+  cluster.run([&](Comm& comm) { return send_while_the_port_is_busy(comm, long_one, short_one); });
+  EXPECT_EQ(seen, std::vector<int>{1});
 }
 
 Task<> send_and_note_failure(Comm& comm, Channel channel, Payload& payload,

@@ -162,6 +162,16 @@ Task<> count_messages(Comm& comm, std::vector<Time>& arrived) {
   }
 }
 
+TEST(Partition, ShowsAnObserverNothingUntilItIsMended) {
+  Faults faults;
+  faults.partitions.push_back({{1}, 1500ms, 3500ms});
+  Cluster cluster(2, {{1e9, 0s}, {}}, faults);
+  std::vector<Time> shown, arrived;
+  cluster.observe([&](int, int, ConstBytes) { shown.push_back(cluster.loop().now()); });
+  cluster.run([&](Comm& comm) { return count_messages(comm, arrived); });
+  EXPECT_EQ(shown, arrived);
+}
+
 TEST(Partition, DelaysMessagesIfItIsShort) {
   Faults faults;
   faults.partitions.push_back({{1}, 1500ms, 3500ms});

@@ -103,6 +103,16 @@ TEST(SimLoop, SaysSoWhenNothingWillEverHappen) {
   loop.run(sleep_until(loop, 4s));  // and the loop can be used again
 }
 
+TEST(SimLoop, APollTakesWhatHasHappenedAndNothingThatIsStillToCome) {
+  SimLoop loop;
+  std::vector<int> happened;
+  loop.at(0s, [&] { happened.push_back(0); });
+  loop.at(1ns, [&] { happened.push_back(1); });
+  loop.poll();
+  EXPECT_EQ(happened, std::vector<int>{0});
+  EXPECT_EQ(loop.now(), 0s);
+}
+
 TEST(SimLoop, TellsWhenAllThatHappensAtOneTimeHasHappened) {
   SimLoop loop;
   std::vector<std::pair<Time, int>> seen;

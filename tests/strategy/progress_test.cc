@@ -104,6 +104,22 @@ TEST(Progress, KnowsTheSlowestOfThoseWhoAreStillAtIt) {
   EXPECT_GT(counters.progress[0]->slowest_of({}), 1'000'000u) << "nobody to wait for";
 }
 
+TEST(Progress, ALossIsNewsToWhoWaitsForTheLost) {
+  Counters counters(2, 0, 1);
+  counters.cluster.crash(1, 5ms);
+  const auto wait = [&](Comm& comm) {
+    struct Waiter {
+      static Task<> wait(Progress& progress) {
+        const std::vector<int> other{1};
+        while (progress.slowest_of(other) < 1) co_await progress.news().rung();
+      }
+    };
+    return comm.rank() == 0 ? Waiter::wait(*counters.progress[0]) : sleep_until(comm.loop(), 1s);
+  };
+  counters.cluster.run(wait);
+  EXPECT_LT(counters.cluster.loop().now(), 1s);
+}
+
 TEST(Progress, SaysLittle) {
   const auto bytes = [](std::uint64_t stride) {
     Counters counters(2, 1000, stride);

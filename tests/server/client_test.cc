@@ -1,0 +1,49 @@
+#include "server/client.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "sim/cluster.h"
+
+namespace starling {
+namespace {
+
+// Rank 0 is the worker; the others write down what they are told.
+struct Listeners {
+  Task<> talk(Comm& comm) {
+    if (comm.rank() > 0) return listen(comm);
+    client.emplace(comm, ServerClient::Options{1, comm.size() - 1, true}, keys);
+    return client->hello({100, 10});
+  }
+  Task<> listen(Comm& comm) {
+    const auto server = static_cast<std::size_t>(comm.rank() - 1);
+    co_await comm.receive(0, kRequestChannel, object_bytes(hellos[server]));
+    infos[server].resize(hellos[server].keys);
+    co_await comm.receive(0, kRequestChannel, std::span(infos[server]));
+  }
+
+  std::vector<Key> keys;
+  std::optional<ServerClient> client;
+  std::vector<ControlRequest> hellos = std::vector<ControlRequest>(3);
+  std::vector<std::vector<KeyInfo>> infos = std::vector<std::vector<KeyInfo>>(3);
+};
+
+TEST(ServerClient, TellsEachServerOfItsOwnBlocksOnly) {
+  Cluster cluster(4);
+  Listeners scene;
+  scene.keys = {{0, {0, 5}}, {2, {5, 6}}, {0, {6, 9}}};
+  cluster.run([&](Comm& comm) { return scene.talk(comm); });
+  for (const ControlRequest& hello : scene.hellos) {
+    EXPECT_EQ(hello.kind, ControlRequest::Kind::hello);
+    EXPECT_EQ(hello.wants_eager, 1u);
+    EXPECT_EQ(hello.units, 100u);
+    EXPECT_EQ(hello.units_per_epoch, 10u);
+  }
+  EXPECT_EQ(scene.infos[0], (std::vector<KeyInfo>{{0, 5}, {2, 3}}));
+  EXPECT_EQ(scene.infos[1], std::vector<KeyInfo>{});
+  EXPECT_EQ(scene.infos[2], (std::vector<KeyInfo>{{1, 1}}));
+}
+
+}  // namespace
+}  // namespace starling
