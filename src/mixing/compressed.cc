@@ -8,12 +8,9 @@
 // What a code leaves out stays in the difference and is sent later, so nothing is lost; and as
 // step 3 uses public copies only, what one gains another loses, and the mean of all is kept. The
 // step must be small where the codec is coarse, or the error of one round feeds the next.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <vector>
 
-#include "base/error.h"
 #include "math/vector_math.h"
 #include "mixing/mixing.h"
 #include "runtime/all.h"
@@ -34,7 +31,7 @@ class CompressedMixing : public Mixing {
     own_.assign(weights.begin(), weights.end());
     difference_.resize(weights.size());
     for (std::size_t i = 0; i < neighbours_.hears().size(); ++i) {
-      heard_.push_back({neighbours_.hears()[i], 2 * step_ * neighbours_.weights()[i], own_, {}});
+      heard_.emplace_back(neighbours_.hears()[i], 2 * step_ * neighbours_.weights()[i], own_);
     }
     for (Neighbour& neighbour : heard_) {
       neighbour.code.reserve(codec_->largest_code_bytes(weights.size()));
@@ -62,7 +59,13 @@ class CompressedMixing : public Mixing {
   }
 
  private:
-  struct Neighbour {
+  struct Neighbour : Lender {
+    Neighbour(int r, double w, std::vector<float> c) : rank(r), weight(w), copy(std::move(c)) {}
+    std::optional<Bytes> lend(std::size_t bytes) override {
+      code.resize(bytes);
+      return code;
+    }
+
     int rank;
     double weight;
     std::vector<float> copy;  // what we believe it has
@@ -76,22 +79,10 @@ class CompressedMixing : public Mixing {
     codec_->encode(difference_, code_);
   }
 
-  Task<> tell(int rank) {
-    auto bytes = static_cast<std::uint32_t>(code_.size());
-    auto length = group_.send_with_next(rank, kMixingChannel, object_bytes(bytes));
-    auto code = group_.send(rank, kMixingChannel, std::span(code_));
-    co_await length;
-    co_await code;
-  }
+  Task<> tell(int rank) { co_await group_.send(rank, kMixingChannel, std::span(code_)); }
   Task<> hear(Neighbour& neighbour) {
-    std::uint32_t bytes = 0;
-    co_await group_.receive(neighbour.rank, kMixingChannel, object_bytes(bytes));
-    if (bytes > codec_->largest_code_bytes(own_.size())) {
-      throw Error(fmt::format("rank {} announced a code of {} bytes", neighbour.rank, bytes),
-                  "all workers must run the same program with the same model and settings");
-    }
-    neighbour.code.resize(bytes);
-    co_await group_.receive(neighbour.rank, kMixingChannel, Bytes(neighbour.code));
+    co_await group_.receive(neighbour.rank, kMixingChannel, {},
+                            codec_->largest_code_bytes(own_.size()), neighbour);
   }
 
   double step_;

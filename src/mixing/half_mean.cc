@@ -24,7 +24,7 @@ float range_of(std::span<const float> weights) {
   return std::ldexp(1.0f, std::max(0, exponent - 15));
 }
 
-// A vector on its way: its range, then its halves.
+// A vector on its way: its halves behind their range.
 class Halves {
  public:
   Halves(Group group, Channel channel, std::size_t elements)
@@ -49,14 +49,10 @@ class Halves {
   }
 
   Task<> send(int rank) {
-    auto range = group_.send_with_next(rank, channel_, object_bytes(range_));
-    auto code = group_.send(rank, channel_, std::span(code_));
-    co_await range;
-    co_await code;
+    co_await group_.send(rank, channel_, object_bytes(range_), ConstBytes(code_));
   }
   Task<> receive(int rank) {
-    co_await group_.receive(rank, channel_, object_bytes(range_));
-    co_await group_.receive(rank, channel_, Bytes(code_));
+    co_await group_.receive(rank, channel_, object_bytes(range_), Bytes(code_));
   }
 
  private:

@@ -61,9 +61,9 @@ class LetterMixing : public Mixing {
 
   // The weights that a letter carries.
   static std::span<float> model_in(const Letter& letter, std::size_t elements) {
-    if (letter.header.bytes != elements * sizeof(float)) {
+    if (letter.sheet->bytes().size() != elements * sizeof(float)) {
       throw Error(fmt::format("rank {} sent {} bytes where {} were expected", letter.from,
-                              letter.header.bytes, elements * sizeof(float)),
+                              letter.sheet->bytes().size(), elements * sizeof(float)),
                   "all workers must run the same program with the same model and settings");
     }
     return letter.sheet->floats();

@@ -10,9 +10,9 @@ namespace starling {
 
 namespace {
 
-constexpr Channel kHeaderChannel{0, Purpose::control, "a letter"};
-constexpr Channel kBytesChannel{1, Purpose::weights, "a letter"};
-constexpr Channel kComeChannel{2, Purpose::control, "a letter"};
+constexpr Channel kLetterChannel{0, Purpose::weights, "a letter"};
+constexpr Channel kGoodbyeChannel{0, Purpose::control, "a letter"};  // behind the last letter
+constexpr Channel kThanksChannel{1, Purpose::control, "a letter"};
 constexpr std::uint32_t kGoodbye = ~0u;
 
 }  // namespace
@@ -28,10 +28,11 @@ Letters::Letters(Group group, std::span<const int> peers, std::size_t largest_by
   ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
   std::erase(ranks, group.rank());
   for (int rank : ranks) {
-    peers_.push_back(std::make_unique<Peer>(group, rank));
+    peers_.push_back(std::make_unique<Peer>(group, rank, coming_));
     Peer& peer = *peers_.back();
     peer.receiving.emplace(receive_all(peer));
   }
+  offering_.emplace(offer_room());
 }
 
 Letters::Peer& Letters::at(int rank) const {
@@ -47,37 +48,42 @@ Task<> Letters::receive_all(Peer& peer) {
   } catch (...) {
     peer.failure = std::current_exception();  // for whoever reads the letters
   }
+  peer.arrival = nullptr;
   peer.closed = true;
   news_.ring();
 }
 
 Task<> Letters::receive_letters(Peer& peer) {
   while (true) {
-    LetterHeader header;
-    co_await group_.receive(peer.rank, kHeaderChannel, object_bytes(header));
-    if (header.kind == kGoodbye) {
-      peer.closed = true;
-      news_.ring();
-      continue;
-    }
-    if (header.bytes > largest_bytes_) {
-      throw Error(fmt::format("rank {} announced a letter of {} bytes where {} are the most",
-                              peer.rank, header.bytes, largest_bytes_),
-                  "all workers must run the same program with the same model and settings");
-    }
-    while (!coming_.has_room(header.bytes)) co_await coming_.freed().rung();
-    SharedSheet sheet = std::make_shared<Sheet>(group_, header.bytes, coming_);
     {
-      auto arrival = group_.receive(peer.rank, kBytesChannel, sheet->bytes());
-      std::byte come{1};
-      co_await group_.send(peer.rank, kComeChannel, object_bytes(come));
+      Receive arrival = group_.receive(peer.rank, kLetterChannel, object_bytes(peer.header),
+                                       largest_bytes_, peer);
+      peer.arrival = &arrival;
       co_await arrival;
+      peer.arrival = nullptr;
     }
-    peer.header = header;
-    peer.in = std::move(sheet);
-    peer.unread = true;
+    peer.closed = peer.closed || peer.header.kind == kGoodbye;
+    peer.unread = peer.header.kind != kGoodbye;
     news_.ring();
-    while (peer.unread) co_await peer.taken.rung();
+    std::byte thanks{1};
+    if (peer.unread) co_await group_.send(peer.rank, kThanksChannel, object_bytes(thanks));
+  }
+}
+
+std::optional<Bytes> Letters::Peer::lend(std::size_t bytes) {
+  if (unread || !coming.has_room(bytes)) return std::nullopt;
+  in = std::make_shared<Sheet>(group, bytes, coming);
+  return in->bytes();
+}
+
+// Everybody gets to be the first one to be asked.
+Task<> Letters::offer_room() {
+  for (std::size_t first = 0;; ++first) {
+    co_await coming_.freed().rung();
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      Peer& peer = *peers_[(first + i) % peers_.size()];
+      if (peer.arrival != nullptr) peer.arrival->ask_again();
+    }
   }
 }
 
@@ -97,22 +103,24 @@ SharedSheet Letters::write(ConstBytes bytes) {
 void Letters::send(int peer, LetterHeader header, SharedSheet sheet) {
   STARLING_CHECK(can_send(peer), "cannot send to rank {}", peer);
   Peer& to = at(peer);
-  header.bytes = sheet ? sheet->bytes().size() : 0;
   to.out_header = header;
   to.out = std::move(sheet);
   to.sending.emplace(deliver(to));
 }
 
 Task<> Letters::deliver(Peer& peer) {
+  const bool is_letter = peer.out != nullptr;
+  const ConstBytes bytes = is_letter ? peer.out->bytes() : Bytes();
+  bool has_left = false;
   try {
-    co_await group_.send(peer.rank, kHeaderChannel, object_bytes(peer.out_header));
-    if (peer.out_header.kind != kGoodbye) {
-      std::byte come{};
-      co_await group_.receive(peer.rank, kComeChannel, object_bytes(come));
-      co_await group_.send(peer.rank, kBytesChannel, ConstBytes(peer.out->bytes()));
-    }
+    co_await group_.send(peer.rank, is_letter ? kLetterChannel : kGoodbyeChannel,
+                         object_bytes(peer.out_header), bytes);
+    has_left = true;
+    peer.out.reset();
+    std::byte thanks{};
+    if (is_letter) co_await group_.receive(peer.rank, kThanksChannel, object_bytes(thanks));
   } catch (const PeerLost&) {
-    if (returned_) returned_(peer.out_header);
+    if (!has_left && returned_) returned_(peer.out_header);
   }
   peer.out.reset();
   news_.ring();

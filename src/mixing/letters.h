@@ -1,12 +1,12 @@
 // Letters between workers that do not wait for each other. From every peer one letter at a time can
-// lie here unread; the next one waits with its writer, so that nobody can flood anybody. To every
-// peer one letter at a time is leaving; whoever wants to send more must come back later.
+// lie here unread and another one be on its way, so that nobody can flood anybody:
 //
-//   A. Who writes announces its letter and keeps the bytes.
-//   B. Who is to read it asks for the bytes as soon as it has room for them.
-//   C. The bytes come and lie here until they are read.
+//   A. Who writes sends its letter at once. It finds its place when the one before has been read.
+//   B. Who gets it says thanks when it is there. Until then there is no other to that peer: whoever
+//      wants to send more must come back later.
 //
-// A letter may be a whole model, so there is room for few at a time, however many peers there are.
+// A letter may be a whole model, so there is room for few at a time, however many peers there are:
+// one that finds none waits, with its writer if it is long.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,6 @@ struct LetterHeader {
   std::uint32_t kind = 0;
   float weight = 0;
   std::uint64_t clock = 0;  // how many steps its writer had done
-  std::uint64_t bytes = 0;  // that follow
 };
 
 // How much memory letters take that come in, or that go out.
@@ -108,7 +107,7 @@ class Letters {
       if (!peer->unread || !read(Letter{peer->rank, peer->header, peer->in})) continue;
       peer->in.reset();
       peer->unread = false;
-      peer->taken.ring();
+      coming_.freed().ring();
     }
   }
 
@@ -128,15 +127,20 @@ class Letters {
   bool close();
 
  private:
-  struct Peer {
-    Peer(Group group, int peer_rank) : rank(peer_rank), taken(group.loop()) {}
+  struct Peer : Lender {
+    Peer(Group g, int peer_rank, Shelf& shelf) : group(g), rank(peer_rank), coming(shelf) {}
+    // Finds a sheet for a letter that begins to arrive.
+    std::optional<Bytes> lend(std::size_t bytes) override;
+
+    Group group;
     int rank;
+    Shelf& coming;
+    Receive* arrival = nullptr;  // of the letter that is to come
     LetterHeader header;
     SharedSheet in;
     bool unread = false;
     bool closed = false;  // will write no more but answers
     bool told_goodbye = false;
-    Bell taken;
     std::exception_ptr failure;
     LetterHeader out_header;
     SharedSheet out;
@@ -146,6 +150,7 @@ class Letters {
   Peer& at(int rank) const;
   Task<> receive_all(Peer& peer);
   Task<> receive_letters(Peer& peer);
+  Task<> offer_room();
   Task<> deliver(Peer& peer);
 
   Group group_;
@@ -154,6 +159,7 @@ class Letters {
   Shelf coming_, going_;
   std::function<void(const LetterHeader&)> returned_;
   std::vector<std::unique_ptr<Peer>> peers_;
+  std::optional<Running> offering_;
 };
 
 }  // namespace starling

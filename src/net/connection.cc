@@ -54,7 +54,7 @@ Connection::Connection(asio::ip::tcp::socket socket, Events events)
 
 void Connection::post(Send& send) {
   outbox_.post(send);
-  if (!write_armed_ && send.departure == Send::Departure::now) write();
+  if (!write_armed_) write();
 }
 
 void Connection::post(Receive& receive) {
@@ -74,13 +74,14 @@ void Connection::write_words() {
 
 void Connection::write() {
   while (open_) {
-    const std::array<ConstBytes, 2> next = outbox_.next();
-    if (next[0].empty() && next[1].empty()) return;
+    const std::array<ConstBytes, 3> next = outbox_.next();
+    if (next[0].empty() && next[1].empty() && next[2].empty()) return;
     asio::error_code error;
-    const std::array<asio::const_buffer, 2> buffers = {buffer(next[0]), buffer(next[1])};
+    const std::array<asio::const_buffer, 3> buffers = {buffer(next[0]), buffer(next[1]),
+                                                       buffer(next[2])};
     // A short frame is worth no packet, and no waking up its reader, if another one is right
     // behind it.
-    const bool wait_for_next = next[1].size() <= kShortBytes && outbox_.has_more();
+    const bool wait_for_next = next[1].size() + next[2].size() <= kShortBytes && outbox_.has_more();
     const std::size_t bytes = socket_.send(buffers, wait_for_next ? MSG_MORE : 0, error);
     if (error == asio::error::would_block) {
       write_armed_ = true;
@@ -125,14 +126,14 @@ void Connection::read_fragments() {
   while (true) {
     if (!in_fragment_ && next_got_bytes_ == sizeof(FrameHeader)) begin_fragment();
     if (!open_) return;
-    Bytes place;
+    Inbox::Place place;
     if (in_fragment_) {
-      const std::optional<Bytes> found = inbox_.place(header_, fragment_left_bytes_);
+      const std::optional<Inbox::Place> found = inbox_.place(header_, fragment_left_bytes_);
       if (!found) {
         paused_ = true;
         return;
       }
-      if (found->empty()) {
+      if (fragment_left_bytes_ == 0) {
         inbox_.landed(header_, 0);
         in_fragment_ = false;
         continue;
@@ -140,14 +141,15 @@ void Connection::read_fragments() {
       place = *found;
     }
     asio::error_code error;
-    const std::array<asio::mutable_buffer, 2> buffers = {
-        buffer(place), buffer(object_bytes(next_header_).subspan(next_got_bytes_))};
+    const std::array<asio::mutable_buffer, 3> buffers = {
+        buffer(place[0]), buffer(place[1]),
+        buffer(object_bytes(next_header_).subspan(next_got_bytes_))};
     const std::size_t bytes = socket_.read_some(buffers, error);
     if (error == asio::error::would_block) return;
     if (error == asio::error::eof) return fail(kNobody, "it closed the connection");
     if (error) return fail(kNobody, error.message());
 
-    const std::size_t payload = std::min(bytes, place.size());
+    const std::size_t payload = std::min(bytes, place[0].size() + place[1].size());
     next_got_bytes_ += bytes - payload;
     if (payload > 0) {
       events_.moved(Direction::received, static_cast<Purpose>(header_.purpose), {payload, payload});

@@ -9,16 +9,6 @@
 
 namespace starling {
 
-namespace {
-void check_size(std::uint64_t message_bytes, const Receive& receive) {
-  if (message_bytes != receive.size_bytes()) {
-    throw Error(fmt::format("rank {} sent {} bytes in {} where {} were expected", receive.peer(),
-                            message_bytes, receive.channel().operation, receive.size_bytes()),
-                "all workers must run the same program with the same model and settings");
-  }
-}
-}  // namespace
-
 Receive* Inbox::landing_receive(std::uint32_t channel) {
   return landing_.find([&](const Receive& r) { return r.channel().id == channel; });
 }
@@ -32,8 +22,7 @@ Inbox::Store::iterator Inbox::landing_stored(std::uint32_t channel) {
 }
 
 bool Inbox::has_room(std::uint64_t bytes) {
-  return keep_everything_ ||
-         (unfinished() != nullptr && stored_bytes_ + bytes <= kStoredLimitBytes);
+  return keep_everything_ || (somebody_waits() && stored_bytes_ + bytes <= kStoredLimitBytes);
 }
 
 void Inbox::hold(std::uint32_t channel) {
@@ -49,59 +38,59 @@ void Inbox::forget(Store::iterator stored) {
   stored_.erase(stored);
 }
 
+// Whether the message is for this receive, which has room for it.
+bool Inbox::claim(Receive& receive, std::uint64_t message_bytes) {
+  receive.claimed = receive.begin(message_bytes);
+  (receive.claimed ? landing_ : declined_).push_back(receive);
+  if (!receive.claimed) hold(receive.channel().id);
+  return receive.claimed;
+}
+
 void Inbox::post(Receive& receive) {
   posted_.push_back(receive);
   const std::uint32_t channel = receive.channel().id;
-  resume(channel);
   const auto found = stored_.lower_bound(channel);
-  if (found == stored_.end() || found->first != channel || found->second.discard) return;
+  const bool is_here = found != stored_.end() && found->first == channel && !found->second.discard;
+  if (is_here && !claim(receive, found->second.total_bytes)) return;
+  resume(channel);
+  if (!is_here) return;
 
-  const Stored& stored = found->second;
-  check_size(stored.total_bytes, receive);
-  auto to = receive.begin_landing().begin();
-  std::uint64_t left = stored.landed_bytes;
-  for (const std::vector<std::byte>& fragment : stored.fragments) {
-    const std::uint64_t bytes = std::min<std::uint64_t>(left, fragment.size());
-    to = std::copy_n(fragment.begin(), bytes, to);
-    left -= bytes;
+  std::uint64_t left = found->second.landed_bytes;
+  for (const std::vector<std::byte>& fragment : found->second.fragments) {
+    const ConstBytes bytes =
+        std::span(fragment).first(std::min<std::uint64_t>(left, fragment.size()));
+    receive.take(bytes);
+    left -= bytes.size();
   }
-  if (stored.complete()) {
-    finish_(receive);
-  } else {  // what is still to come lands in its final place
-    receive.claimed = true;
-    receive.landed_bytes = stored.landed_bytes;
-    landing_.push_back(receive);
-  }
+  // What is still to come lands in its final place.
+  if (found->second.complete()) finish_(receive);
   forget(found);
 }
 
 void Inbox::withdraw(Receive& receive) {
   if (receive.claimed) {
-    stored_.emplace(receive.channel().id, Stored{receive.bytes.size(), receive.landed_bytes, true});
+    stored_.emplace(receive.channel().id, Stored{receive.landed_bytes() + receive.left_bytes(),
+                                                 receive.landed_bytes(), true});
   }
   receive.unlink();
 }
 
-std::optional<Bytes> Inbox::place(const FrameHeader& header, std::size_t fragment_left_bytes) {
+std::optional<Inbox::Place> Inbox::place(const FrameHeader& header,
+                                         std::size_t fragment_left_bytes) {
   Receive* receive = landing_receive(header.channel);
   const auto stored = receive == nullptr ? landing_stored(header.channel) : stored_.end();
 
   if (receive == nullptr && stored == stored_.end()) {  // a new message
     receive = posted_.find([&](const Receive& r) { return r.channel().id == header.channel; });
-    if (receive != nullptr) {
-      check_size(header.remaining_bytes, *receive);
-      receive->claimed = true;
-      receive->begin_landing();
-      landing_.push_back(*receive);
-    }
+    if (receive != nullptr && !claim(*receive, header.remaining_bytes)) receive = nullptr;
   }
 
   if (receive != nullptr) {
-    if (receive->bytes.size() - receive->landed_bytes < fragment_left_bytes) {
+    if (receive->left_bytes() < fragment_left_bytes) {
       throw Error(fmt::format("rank {} broke the protocol in {}", receive->peer(),
                               receive->channel().operation));
     }
-    return receive->bytes.subspan(receive->landed_bytes, fragment_left_bytes);
+    return receive->next(fragment_left_bytes);
   }
   if (stored != stored_.end()) {
     if (stored->second.total_bytes - stored->second.landed_bytes < fragment_left_bytes) {
@@ -109,14 +98,14 @@ std::optional<Bytes> Inbox::place(const FrameHeader& header, std::size_t fragmen
     }
     if (stored->second.discard) {
       discarded_.resize(kFragmentBytes);
-      return Bytes(discarded_).first(fragment_left_bytes);
+      return Place{Bytes(discarded_).first(fragment_left_bytes)};
     }
   }
   return place_in_store(header, stored, fragment_left_bytes);
 }
 
-std::optional<Bytes> Inbox::place_in_store(const FrameHeader& header, Store::iterator stored,
-                                           std::size_t fragment_left_bytes) {
+std::optional<Inbox::Place> Inbox::place_in_store(const FrameHeader& header, Store::iterator stored,
+                                                  std::size_t fragment_left_bytes) {
   const bool is_new = stored == stored_.end();
   if (is_new || stored->second.landed_bytes == stored->second.fragments_bytes) {  // a new fragment
     const std::uint64_t cost = fragment_left_bytes + (is_new ? kMessageCostBytes : 0);
@@ -127,13 +116,13 @@ std::optional<Bytes> Inbox::place_in_store(const FrameHeader& header, Store::ite
     stored_bytes_ += cost;
     if (stored_bytes_ > kHoldAboveBytes) hold(header.channel);
   }
-  return Bytes(stored->second.fragments.back()).last(fragment_left_bytes);
+  return Place{Bytes(stored->second.fragments.back()).last(fragment_left_bytes)};
 }
 
 void Inbox::landed(const FrameHeader& header, std::size_t bytes) {
   if (Receive* receive = landing_receive(header.channel)) {
-    receive->landed_bytes += bytes;
-    if (receive->landed_bytes == receive->bytes.size()) finish_(*receive);
+    receive->landed(bytes);
+    if (receive->left_bytes() == 0) finish_(*receive);
   } else if (const auto stored = landing_stored(header.channel); stored != stored_.end()) {
     stored->second.landed_bytes += bytes;
     if (stored->second.discard && stored->second.complete()) forget(stored);

@@ -1,6 +1,8 @@
 // Inbox: where one peer's messages land. A message whose receive is posted lands in the caller's
 // memory. One that nobody asked for yet is left in the kernel, which slows its sender down, unless
 // a receive on another channel waits behind it: then it is kept here.
+// A receive whose lender has no room counts for nothing until it asks again, and the peer is asked
+// at once to hold its channel back.
 //
 // What is kept is bounded. Above kHoldAboveBytes the peer is asked to hold back the channel that
 // takes the space until its receive is posted, so that only what was under way already is still
@@ -8,6 +10,7 @@
 // does not listen is read no further at kStoredLimitBytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -42,7 +45,8 @@ class Inbox {
 
   // Where the next bytes of the fragment behind this header go, or nothing while there is no place
   // for them. Throws Error if the message does not fit its receive.
-  std::optional<Bytes> place(const FrameHeader& header, std::size_t fragment_left_bytes);
+  using Place = std::array<Bytes, 2>;
+  std::optional<Place> place(const FrameHeader& header, std::size_t fragment_left_bytes);
   // Says that so many bytes have been put there.
   void landed(const FrameHeader& header, std::size_t bytes);
 
@@ -51,7 +55,12 @@ class Inbox {
   void keep_everything() { keep_everything_ = true; }
 
   // Any receive that is not complete; nullptr if there is none.
-  Receive* unfinished() { return landing_.empty() ? posted_.front() : landing_.front(); }
+  Receive* unfinished() {
+    for (List<Receive>* list : {&landing_, &posted_, &declined_}) {
+      if (!list->empty()) return list->front();
+    }
+    return nullptr;
+  }
 
  private:
   struct Stored {
@@ -69,8 +78,10 @@ class Inbox {
 
   Receive* landing_receive(std::uint32_t channel);
   Store::iterator landing_stored(std::uint32_t channel);
-  std::optional<Bytes> place_in_store(const FrameHeader& header, Store::iterator stored,
+  bool claim(Receive& receive, std::uint64_t message_bytes);
+  std::optional<Place> place_in_store(const FrameHeader& header, Store::iterator stored,
                                       std::size_t fragment_left_bytes);
+  bool somebody_waits() const { return !posted_.empty() || !landing_.empty(); }
   bool has_room(std::uint64_t bytes);
   void hold(std::uint32_t channel);
   void resume(std::uint32_t channel);
@@ -79,9 +90,10 @@ class Inbox {
   Finish finish_;
   Tell tell_;
   // Apart, because a server posts thousands, of which a few are landing at any time.
-  List<Receive> posted_;   // no message has come for them yet
-  List<Receive> landing_;  // claimed by one
-  Store stored_;           // by channel, those of a channel in the order of arrival
+  List<Receive> posted_;    // no message has come for them yet
+  List<Receive> landing_;   // claimed by one
+  List<Receive> declined_;  // one has come, but their lender has no room
+  Store stored_;            // by channel, those of a channel in the order of arrival
   std::uint64_t stored_bytes_ = 0;
   std::set<std::uint32_t> held_;  // the channels that the peer was asked to hold back
   bool keep_everything_ = false;

@@ -7,7 +7,7 @@ namespace starling {
 
 void Outbox::post(Send& send) {
   Queue& queue = queues_[send.channel().id];
-  queue.messages.push_back({&send, send.channel(), send.bytes});
+  queue.messages.push_back({&send, send.channel(), send.head, send.bytes});
   if (!queue.linked()) wait_for_turn(queue);
 }
 
@@ -33,7 +33,7 @@ void Outbox::resume(std::uint32_t channel) {
 }
 
 void Outbox::tell(FrameHeader::Kind kind, std::uint32_t channel) {
-  words_.messages.push_back({nullptr, Channel{channel}, {}, nullptr, kind});
+  words_.messages.push_back({nullptr, Channel{channel}, {}, {}, nullptr, kind});
 }
 
 void Outbox::withdraw(Send& send) {
@@ -49,7 +49,9 @@ void Outbox::withdraw(Send& send) {
   }
   message->send = nullptr;
   message->owned =
-      std::make_shared<std::vector<std::byte>>(message->rest.begin(), message->rest.end());
+      std::make_shared<std::vector<std::byte>>(message->head.begin(), message->head.end());
+  message->owned->insert(message->owned->end(), message->rest.begin(), message->rest.end());
+  message->head = {};
   message->rest = *message->owned;
 }
 
@@ -75,18 +77,24 @@ void Outbox::begin_fragment() {
   header_.kind = message.kind;
   header_.purpose = static_cast<std::uint8_t>(message.channel.purpose);
   header_.channel = message.channel.id;
-  header_.remaining_bytes = message.rest.size();
+  header_.remaining_bytes = message.head.size() + message.rest.size();
   fragment_written_ = 0;
 }
 
-std::array<ConstBytes, 2> Outbox::next() {
+std::array<ConstBytes, 3> Outbox::next() {
   if (turn_ == nullptr) begin_fragment();
   if (turn_ == nullptr) return {};
-  const ConstBytes header = std::as_bytes(std::span(&header_, 1));
-  const ConstBytes payload =
-      turn_->messages.front().rest.first(fragment_bytes(header_.remaining_bytes));
-  const std::size_t of_header = std::min(fragment_written_, header.size());
-  return {header.subspan(of_header), payload.subspan(fragment_written_ - of_header)};
+  const Message& message = turn_->messages.front();
+  const std::size_t payload = fragment_bytes(header_.remaining_bytes);
+  std::array<ConstBytes, 3> parts = {std::as_bytes(std::span(&header_, 1)), message.head,
+                                     message.rest.first(payload - message.head.size())};
+  std::size_t written = fragment_written_;
+  for (ConstBytes& part : parts) {
+    const std::size_t of_part = std::min(written, part.size());
+    part = part.subspan(of_part);
+    written -= of_part;
+  }
+  return parts;
 }
 
 bool Outbox::has_more() const {
@@ -103,7 +111,7 @@ std::size_t Outbox::written(std::size_t bytes) {
 
   if (fragment_written_ == sizeof(FrameHeader) + fragment) {
     Message& message = turn_->messages.front();
-    message.rest = message.rest.subspan(fragment);
+    message.rest = message.rest.subspan(fragment - std::exchange(message.head, {}).size());
     if (message.rest.empty()) {
       Send* send = message.send;
       turn_->messages.erase(turn_->messages.begin());

@@ -33,9 +33,9 @@ class Outbox {
   // A word to the peer's outbox, which goes before the next fragment.
   void tell(FrameHeader::Kind kind, std::uint32_t channel);
 
-  // What to write next: the rest of a header and of its payload. Both are empty when there is
-  // nothing.
-  std::array<ConstBytes, 2> next();
+  // What to write next: the rest of a frame's header and of its payload, which is a message's head
+  // and bytes. All are empty when there is nothing.
+  std::array<ConstBytes, 3> next();
   // Says that so many of those bytes have been written; returns how many of them were payload.
   std::size_t written(std::size_t bytes);
   Purpose purpose() const { return static_cast<Purpose>(header_.purpose); }
@@ -53,6 +53,7 @@ class Outbox {
   struct Message {
     Send* send;  // nullptr once withdrawn
     Channel channel;
+    ConstBytes head;  // only in front of the first fragment
     ConstBytes rest;
     std::shared_ptr<std::vector<std::byte>> owned = nullptr;  // the rest of a withdrawn message
     FrameHeader::Kind kind = FrameHeader::Kind::message;

@@ -6,8 +6,10 @@
 //   matters. A receive lands in the caller's memory, which must stay until the operation is done or
 //   destroyed, or in memory that a Lender finds for it when it begins to arrive. A finished send
 //   means that its memory may be reused, not that the peer has it.
-// - Sizes are agreed beforehand: a message that does not fill its receive exactly breaks the peer's
-//   connection.
+// - A message may have a head, a short struct in front of its bytes, which has its own place at both
+//   ends.
+// - Sizes are agreed beforehand, or bounded where a Lender finds the memory: a message that does not
+//   fit its receive breaks the peer's connection.
 // - Destroying an operation withdraws it. When a peer is lost, every operation fails with PeerLost,
 //   and so does every later one: nobody waits for a rank that will not come. An algorithm that can
 //   do without a lost rank calls contain_losses() first: then only operations with that rank fail.
@@ -21,6 +23,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <list>
@@ -28,6 +31,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -84,23 +88,25 @@ class Operation : public Waiter {
 
 class Send : public Operation {
  public:
-  // A message that waits for the next one to the same peer goes out together with it.
-  enum class Departure { now, with_next };
-
-  Send(Comm& comm, int peer, Channel channel, ConstBytes bytes,
-       Departure departure = Departure::now);
-  Send(const Group& group, int to, Channel channel, ConstBytes bytes,
-       Departure departure = Departure::now);
+  Send(Comm& comm, int peer, Channel channel, ConstBytes bytes, ConstBytes head = {});
+  Send(const Group& group, int to, Channel channel, ConstBytes bytes, ConstBytes head = {});
   ~Send();
-  ConstBytes bytes;
-  Departure departure;
+
+  std::size_t size_bytes() const { return head.size() + bytes.size(); }
+  ConstBytes head, bytes;
 };
 
-// Finds memory for a message when it begins to arrive. Many receives can then be posted ahead, and
-// only those under way take memory, which is that of an earlier one and still in the cache.
+// Heads are short, so that one never takes more than a message's first fragment.
+inline constexpr std::size_t kMaxHeadBytes = 1024;
+
+// Finds memory for a message when it begins to arrive and its size is known. Many receives can then
+// be posted ahead, and only those under way take memory, which is that of an earlier one and still
+// in the cache.
 class Lender {
  public:
-  virtual Bytes lend(std::size_t bytes) = 0;
+  // Nothing: there is no room now. The message waits, with its sender if it is long, until the
+  // receive asks again; until then there must be no other receive on its channel.
+  virtual std::optional<Bytes> lend(std::size_t bytes) = 0;
 
  protected:
   ~Lender() = default;
@@ -108,24 +114,37 @@ class Lender {
 
 class Receive : public Operation {
  public:
-  Receive(Comm& comm, int peer, Channel channel, Bytes bytes);
-  Receive(Comm& comm, int peer, Channel channel, std::size_t bytes, Lender& lender);
-  Receive(const Group& group, int from, Channel channel, Bytes bytes);
-  Receive(const Group& group, int from, Channel channel, std::size_t bytes, Lender& lender);
+  // Of a message of that very size.
+  Receive(Comm& comm, int peer, Channel channel, Bytes bytes, Bytes head = {});
+  Receive(const Group& group, int from, Channel channel, Bytes bytes, Bytes head = {});
+  // Of one with any number of bytes up to `most_bytes` behind its head.
+  Receive(Comm& comm, int peer, Channel channel, std::size_t most_bytes, Lender& lender,
+          Bytes head = {});
+  Receive(const Group& group, int from, Channel channel, std::size_t most_bytes, Lender& lender,
+          Bytes head = {});
   ~Receive();
 
-  std::size_t size_bytes() const { return size_bytes_; }
-  // For the transport, once, before it puts the first byte in: where the message goes.
-  Bytes begin_landing();
-  Bytes bytes;
+  // There may be room now, if the lender had none when it was asked.
+  void ask_again();
 
-  // For the transport: how much of a message has landed here already, if one has begun to.
-  bool claimed = false;
-  std::size_t landed_bytes = 0;
+  // For the transport. First begin(): false if the lender has no room, then it keeps the receive
+  // aside. Throws Error if a message of that size does not belong here.
+  bool begin(std::uint64_t message_bytes);
+  // Where the next bytes go, and that so many of them have been put there.
+  std::array<Bytes, 2> next(std::size_t most_bytes) const;
+  void landed(std::size_t count) { landed_bytes_ += count; }
+  void take(ConstBytes from);
+  std::size_t landed_bytes() const { return landed_bytes_; }
+  std::size_t left_bytes() const { return head.size() + bytes.size() - landed_bytes_; }
+
+  Bytes head, bytes;
+  bool claimed = false;   // a message is landing here, or will
+  bool declined = false;  // one has come, and there was no room
 
  private:
-  std::size_t size_bytes_;
+  std::size_t most_bytes_;
   Lender* lender_ = nullptr;
+  std::size_t landed_bytes_ = 0;
 };
 
 class Comm {
@@ -159,10 +178,6 @@ class Comm {
 
   [[nodiscard]] Send send(int peer, Channel channel, ConstBytes bytes) {
     return Send(*this, peer, channel, bytes);
-  }
-  // For what announces the message behind it: await it after that has been sent as well.
-  [[nodiscard]] Send send_with_next(int peer, Channel channel, ConstBytes bytes) {
-    return Send(*this, peer, channel, bytes, Send::Departure::with_next);
   }
   [[nodiscard]] Receive receive(int peer, Channel channel, Bytes bytes) {
     return Receive(*this, peer, channel, bytes);
@@ -215,11 +230,11 @@ class Comm {
   virtual void withdraw(Receive& receive) = 0;
 
   void finish(Send& send, std::exception_ptr error = nullptr) {
-    if (timeline_.on() && !error) note(Timeline::Kind::send, send, send.bytes.size());
+    if (timeline_.on() && !error) note(Timeline::Kind::send, send, send.size_bytes());
     end(send, std::move(error));
   }
   void finish(Receive& receive, std::exception_ptr error = nullptr) {
-    if (timeline_.on() && !error) note(Timeline::Kind::receive, receive, receive.size_bytes());
+    if (timeline_.on() && !error) note(Timeline::Kind::receive, receive, receive.landed_bytes());
     end(receive, std::move(error));
   }
 
@@ -348,38 +363,71 @@ inline void Comm::pass_to_self(std::uint32_t channel) {
   const auto on_channel = [channel](const Operation& each) { return each.channel_.id == channel; };
   Send* send = own_sends_.find(on_channel);
   Receive* receive = own_receives_.find(on_channel);
-  if (send == nullptr || receive == nullptr) return;
-  STARLING_CHECK(send->bytes.size() == receive->size_bytes(),
-                 "rank {} sent itself {} bytes where it expected {}", rank_, send->bytes.size(),
-                 receive->size_bytes());
-  std::ranges::copy(send->bytes, receive->begin_landing().begin());
+  if (send == nullptr || receive == nullptr || !receive->begin(send->size_bytes())) return;
+  receive->take(send->head);
+  receive->take(send->bytes);
   finish(*send);
   finish(*receive);
 }
 
-inline Send::Send(Comm& comm, int peer, Channel channel, ConstBytes data, Departure when)
-    : Operation(comm, peer, channel), bytes(data), departure(when) {
+inline Send::Send(Comm& comm, int peer, Channel channel, ConstBytes data, ConstBytes h)
+    : Operation(comm, peer, channel), head(h), bytes(data) {
+  STARLING_CHECK(head.size() <= kMaxHeadBytes, "a head of {} bytes is none", head.size());
   comm.begin(*this);
 }
 inline Send::~Send() {
   if (!done_) comm_.cancel(*this);
 }
-inline Receive::Receive(Comm& comm, int peer, Channel channel, Bytes data)
-    : Operation(comm, peer, channel), bytes(data), size_bytes_(data.size()) {
+
+inline Receive::Receive(Comm& comm, int peer, Channel channel, Bytes data, Bytes h)
+    : Operation(comm, peer, channel), head(h), bytes(data), most_bytes_(data.size()) {
   comm.begin(*this);
 }
-inline Receive::Receive(Comm& comm, int peer, Channel channel, std::size_t data_bytes,
-                        Lender& lender)
-    : Operation(comm, peer, channel), size_bytes_(data_bytes), lender_(&lender) {
+inline Receive::Receive(Comm& comm, int peer, Channel channel, std::size_t most, Lender& lender,
+                        Bytes h)
+    : Operation(comm, peer, channel), head(h), most_bytes_(most), lender_(&lender) {
   comm.begin(*this);
-}
-inline Bytes Receive::begin_landing() {
-  if (comm_.timeline().on()) begun_ = comm_.loop().now();
-  if (lender_ != nullptr) bytes = lender_->lend(size_bytes_);
-  return bytes;
 }
 inline Receive::~Receive() {
   if (!done_) comm_.cancel(*this);
+}
+
+inline void Receive::ask_again() {
+  if (!std::exchange(declined, false)) return;
+  unlink();
+  comm_.begin(*this);
+}
+
+inline bool Receive::begin(std::uint64_t message_bytes) {
+  const std::size_t least = head.size() + (lender_ == nullptr ? most_bytes_ : 0);
+  if (message_bytes < least || message_bytes > head.size() + most_bytes_) {
+    throw Error(fmt::format("rank {} sent {} bytes in {} where {} were {}", peer_, message_bytes,
+                            channel_.operation, head.size() + most_bytes_,
+                            lender_ == nullptr ? "expected" : "the most"),
+                "all workers must run the same program with the same model and settings");
+  }
+  if (lender_ != nullptr) {
+    const std::optional<Bytes> room = lender_->lend(message_bytes - head.size());
+    declined = !room;
+    if (declined) return false;
+    bytes = *room;
+  }
+  if (comm_.timeline().on()) begun_ = comm_.loop().now();
+  return true;
+}
+
+inline std::array<Bytes, 2> Receive::next(std::size_t most_bytes) const {
+  const std::size_t of_head = std::min(landed_bytes_, head.size());
+  const Bytes first = head.subspan(of_head, std::min(most_bytes, head.size() - of_head));
+  return {first, bytes.subspan(landed_bytes_ - of_head, most_bytes - first.size())};
+}
+
+inline void Receive::take(ConstBytes from) {
+  for (const Bytes place : next(from.size())) {
+    std::copy_n(from.begin(), place.size(), place.begin());
+    from = from.subspan(place.size());
+    landed(place.size());
+  }
 }
 
 }  // namespace starling

@@ -65,9 +65,6 @@ class Group {
   [[nodiscard]] Send send(int to, Channel channel, ConstBytes bytes) const {
     return Send(*this, to, channel, bytes);
   }
-  [[nodiscard]] Send send_with_next(int to, Channel channel, ConstBytes bytes) const {
-    return Send(*this, to, channel, bytes, Send::Departure::with_next);
-  }
   [[nodiscard]] Receive receive(int from, Channel channel, Bytes bytes) const {
     return Receive(*this, from, channel, bytes);
   }
@@ -78,6 +75,17 @@ class Group {
   template <class T>
   [[nodiscard]] Receive receive(int from, Channel channel, std::span<T> values) const {
     return Receive(*this, from, channel, writable_bytes(values));
+  }
+  // With a head, and sized on arrival.
+  [[nodiscard]] Send send(int to, Channel channel, ConstBytes head, ConstBytes bytes) const {
+    return Send(*this, to, channel, bytes, head);
+  }
+  [[nodiscard]] Receive receive(int from, Channel channel, Bytes head, Bytes bytes) const {
+    return Receive(*this, from, channel, bytes, head);
+  }
+  [[nodiscard]] Receive receive(int from, Channel channel, Bytes head, std::size_t most_bytes,
+                                Lender& lender) const {
+    return Receive(*this, from, channel, most_bytes, lender, head);
   }
 
   // The loss of one of these ranks is from now on an event that only those who talk to it must deal
@@ -119,12 +127,12 @@ class Group {
   std::uint32_t number_ = 0;
 };
 
-inline Send::Send(const Group& group, int to, Channel channel, ConstBytes data, Departure when)
-    : Send(group.comm(), group.in_comm(to), group.in_comm(channel), data, when) {}
-inline Receive::Receive(const Group& group, int from, Channel channel, Bytes data)
-    : Receive(group.comm(), group.in_comm(from), group.in_comm(channel), data) {}
-inline Receive::Receive(const Group& group, int from, Channel channel, std::size_t data_bytes,
-                        Lender& lender)
-    : Receive(group.comm(), group.in_comm(from), group.in_comm(channel), data_bytes, lender) {}
+inline Send::Send(const Group& group, int to, Channel channel, ConstBytes data, ConstBytes h)
+    : Send(group.comm(), group.in_comm(to), group.in_comm(channel), data, h) {}
+inline Receive::Receive(const Group& group, int from, Channel channel, Bytes data, Bytes h)
+    : Receive(group.comm(), group.in_comm(from), group.in_comm(channel), data, h) {}
+inline Receive::Receive(const Group& group, int from, Channel channel, std::size_t most,
+                        Lender& lender, Bytes h)
+    : Receive(group.comm(), group.in_comm(from), group.in_comm(channel), most, lender, h) {}
 
 }  // namespace starling

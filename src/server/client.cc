@@ -23,101 +23,83 @@ Task<> ServerClient::hello(WorkPlan plan) {
     }
     ControlRequest hello;
     hello.wants_eager = options_.wants_eager ? 1 : 0;
-    hello.keys = infos.size();
     hello.units = plan.units;
     hello.units_per_epoch = plan.units_per_epoch;
-    const int rank = options_.first_server + server;
-    co_await group_.send(rank, kRequestChannel, object_bytes(hello));
-    co_await group_.send(rank, kRequestChannel, std::span(infos));
+    co_await group_.send(options_.first_server + server, kRequestChannel, object_bytes(hello),
+                         bytes_of(std::span(infos)));
   }
 }
 
-Task<> ServerClient::put(std::size_t key, std::span<const float> weights) {
+KeyRequest ServerClient::request(std::size_t key, std::uint32_t flags, std::uint64_t clock) const {
   KeyRequest request;
-  request.flags = KeyRequest::kPut;
-  co_await group_.send(server_of(key), key_request_channel(key), object_bytes(request));
-  co_await group_.send(server_of(key), put_channel(key), weights);
+  request.flags = flags;
+  request.clock = clock;
+  request.version = held_[key].version;
+  return request;
+}
+
+Task<> ServerClient::put(std::size_t key, std::span<const float> weights) {
+  KeyRequest put = request(key, KeyRequest::kPut);
+  co_await group_.send(server_of(key), request_channel(key, Purpose::weights), object_bytes(put),
+                       bytes_of(weights));
 }
 
 Task<> ServerClient::push(std::size_t key, std::span<const float> gradient, std::uint64_t clock) {
-  KeyRequest request;
-  request.flags = KeyRequest::kPush;
-  request.clock = clock;
-  request.version = held_[key].version;
-  auto header =
-      group_.send_with_next(server_of(key), key_request_channel(key), object_bytes(request));
-  auto values = group_.send(server_of(key), push_channel(key), gradient);
-  co_await header;
-  co_await values;
+  KeyRequest push = request(key, KeyRequest::kPush, clock);
+  co_await group_.send(server_of(key), request_channel(key, Purpose::gradients), object_bytes(push),
+                       bytes_of(gradient));
 }
 
 Task<> ServerClient::push(std::size_t key, const Factors& factors, std::size_t offset,
                           std::uint64_t clock) {
-  KeyRequest request;
-  request.flags = KeyRequest::kPush | KeyRequest::kFactors;
-  request.batch = static_cast<std::uint32_t>(factors.shape.batch);
-  request.inputs = static_cast<std::uint32_t>(factors.shape.inputs);
-  request.outputs = static_cast<std::uint32_t>(factors.shape.outputs);
-  request.offset = offset;
-  request.clock = clock;
-  request.version = held_[key].version;
-  auto header =
-      group_.send_with_next(server_of(key), key_request_channel(key), object_bytes(request));
-  auto activations = group_.send(server_of(key), factors_channel(key), factors.activations);
-  auto errors = group_.send(server_of(key), factors_channel(key), factors.errors);
-  co_await header;
+  KeyRequest push = request(key, KeyRequest::kPush | KeyRequest::kFactors, clock);
+  push.batch = static_cast<std::uint32_t>(factors.shape.batch);
+  push.inputs = static_cast<std::uint32_t>(factors.shape.inputs);
+  push.outputs = static_cast<std::uint32_t>(factors.shape.outputs);
+  push.offset = offset;
+  auto activations = group_.send(server_of(key), request_channel(key, Purpose::gradients),
+                                 object_bytes(push), bytes_of(factors.activations));
+  auto errors = group_.send(server_of(key), errors_channel(key), factors.errors);
   co_await activations;
   co_await errors;
 }
 
 Task<WeightsHeader> ServerClient::push_pull(std::size_t key, std::span<const float> gradient,
                                             std::uint64_t clock, std::span<float> into) {
-  KeyRequest request;
-  request.flags = KeyRequest::kPush | KeyRequest::kPull;
-  request.clock = clock;
-  request.version = held_[key].version;
+  KeyRequest both = request(key, KeyRequest::kPush | KeyRequest::kPull, clock);
   const int server = server_of(key);
-  WeightsHeader weights;
-  auto header = group_.receive(server, pull_channel(key), object_bytes(weights));
-  auto fresh = group_.receive(server, pull_channel(key), into);
-  auto asked = group_.send_with_next(server, key_request_channel(key), object_bytes(request));
-  auto pushed = group_.send(server, push_channel(key), gradient);
-  co_await asked;
-  co_await pushed;
-  co_await header;
+  WeightsHeader header;
+  auto fresh =
+      group_.receive(server, pull_channel(key), object_bytes(header), writable_bytes(into));
+  co_await group_.send(server, request_channel(key, Purpose::gradients), object_bytes(both),
+                       bytes_of(gradient));
   co_await fresh;
-  co_return weights;
+  co_return header;
 }
 
 Task<WeightsHeader> ServerClient::pull(std::size_t key, std::span<float> into) {
-  KeyRequest request;
-  request.flags = KeyRequest::kPull;
-  const int server = server_of(key);
-  WeightsHeader weights;
-  auto header = group_.receive(server, pull_channel(key), object_bytes(weights));
-  auto fresh = group_.receive(server, pull_channel(key), into);
-  co_await group_.send(server, key_request_channel(key), object_bytes(request));
-  co_await header;
+  KeyRequest pull = request(key, KeyRequest::kPull);
+  WeightsHeader header;
+  auto fresh =
+      group_.receive(server_of(key), pull_channel(key), object_bytes(header), writable_bytes(into));
+  co_await group_.send(server_of(key), request_channel(key), object_bytes(pull));
   co_await fresh;
-  co_return weights;
+  co_return header;
 }
 
 Task<> ServerClient::settle(std::size_t key) {
-  KeyRequest request;
-  request.flags = KeyRequest::kSettle;
+  KeyRequest settle = request(key, KeyRequest::kSettle);
   WeightsHeader settled;
   auto answer = group_.receive(server_of(key), pull_channel(key), object_bytes(settled));
-  co_await group_.send(server_of(key), key_request_channel(key), object_bytes(request));
+  co_await group_.send(server_of(key), request_channel(key), object_bytes(settle));
   co_await answer;
 }
 
 Task<WeightsHeader> ServerClient::next_eager(std::size_t key, std::span<float> into) {
-  WeightsHeader weights;
-  auto header = group_.receive(server_of(key), eager_channel(key), object_bytes(weights));
-  auto fresh = group_.receive(server_of(key), eager_channel(key), into);
-  co_await header;
-  co_await fresh;
-  co_return weights;
+  WeightsHeader header;
+  co_await group_.receive(server_of(key), eager_channel(key), object_bytes(header),
+                          writable_bytes(into));
+  co_return header;
 }
 
 Task<std::uint64_t> ServerClient::work() {

@@ -62,6 +62,7 @@ class ServerClient {
   Task<> bye();
 
  private:
+  KeyRequest request(std::size_t key, std::uint32_t flags, std::uint64_t clock = 0) const;
   int server_of(std::size_t key) const { return options_.first_server + keys_[key].server; }
   Task<> tell_all(ControlRequest::Kind kind);
 

@@ -1,5 +1,5 @@
-// What workers and servers say to each other. Requests and replies are of fixed size; where one is
-// followed by values, it says by how many, and the other side checks that against what it holds.
+// What workers and servers say to each other. Requests and replies are of fixed size; where one
+// brings values, it is their head, and the other side checks their number against what it holds.
 //
 //   A. hello    on the control channel: the plan of work and the blocks that the worker believes
 //               this server to hold. All workers must say the same.
@@ -30,7 +30,6 @@ struct ControlRequest {
   enum class Kind : std::uint32_t { hello, work, stop, done, bye };
   Kind kind = Kind::hello;
   std::uint32_t wants_eager = 0;
-  std::uint64_t keys = 0;  // hello: so many KeyInfo follow
   std::uint64_t units = 0;
   std::uint64_t units_per_epoch = 1;
 };
@@ -69,6 +68,7 @@ struct WeightsHeader {
 
 // A bound on what a hello may claim: more is a broken or hostile worker.
 inline constexpr std::uint64_t kMaxBlockElements = 1 << 28;
+inline constexpr std::size_t kMaxValueBytes = kMaxBlockElements * sizeof(float);
 inline constexpr std::uint64_t kMaxShardElements = std::uint64_t{1} << 34;
 
 // The channels are those of a group that is for workers and servers alone.
@@ -76,29 +76,23 @@ inline constexpr std::uint64_t kMaxShardElements = std::uint64_t{1} << 34;
 inline constexpr Channel kRequestChannel{0, Purpose::control, "a request to a server"};
 inline constexpr Channel kReplyChannel{1, Purpose::control, "a server's reply"};
 
-// Each block has channels of its own. Values travel apart from requests, so that their receiver can
-// have posted a place for them before the request has come.
+// Each block has channels of its own.
 inline Channel block_channel(std::uint32_t use, std::uint64_t key, Purpose purpose,
                              const char* operation) {
   return {(use << 16) + static_cast<std::uint32_t>(key), purpose, operation};
 }
-inline Channel key_request_channel(std::uint64_t key) {
-  return block_channel(1, key, Purpose::control, "a request for a block");
+// What a request is for by what it brings.
+inline Channel request_channel(std::uint64_t key, Purpose purpose = Purpose::control) {
+  return block_channel(1, key, purpose, "a request for a block");
 }
-inline Channel push_channel(std::uint64_t key) {
-  return block_channel(2, key, Purpose::gradients, "a push");
-}
-inline Channel put_channel(std::uint64_t key) {
-  return block_channel(2, key, Purpose::weights, "the first weights");
-}
-inline Channel factors_channel(std::uint64_t key) {
-  return block_channel(3, key, Purpose::gradients, "a push of factors");
+inline Channel errors_channel(std::uint64_t key) {
+  return block_channel(2, key, Purpose::gradients, "a push of factors");
 }
 inline Channel pull_channel(std::uint64_t key) {
-  return block_channel(4, key, Purpose::weights, "a pull");
+  return block_channel(3, key, Purpose::weights, "a pull");
 }
 inline Channel eager_channel(std::uint64_t key) {
-  return block_channel(5, key, Purpose::weights, "an eager scatter");
+  return block_channel(4, key, Purpose::weights, "an eager scatter");
 }
 
 }  // namespace starling

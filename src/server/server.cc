@@ -86,15 +86,23 @@ class Server::Desk {
   }
 
   Task<> greet(int worker) {
+    struct Keys : Lender {
+      std::optional<Bytes> lend(std::size_t bytes) override {
+        if (bytes % sizeof(KeyInfo) != 0) throw Error("it sent a part of a block's description");
+        keys.resize(bytes / sizeof(KeyInfo));
+        return writable_bytes(std::span(keys));
+      }
+      std::vector<KeyInfo> keys;
+    };
     ControlRequest hello;
-    co_await group_.receive(rank_of(worker), kRequestChannel, object_bytes(hello));
+    Keys told;
+    co_await group_.receive(rank_of(worker), kRequestChannel, object_bytes(hello),
+                            kMaxKeys * sizeof(KeyInfo), told);
+    const std::vector<KeyInfo>& keys = told.keys;
     heard_ = group_.loop().now();
-    if (hello.kind != ControlRequest::Kind::hello || hello.keys > kMaxKeys ||
-        hello.units_per_epoch == 0) {
+    if (hello.kind != ControlRequest::Kind::hello || hello.units_per_epoch == 0) {
       throw Error(fmt::format("rank {} did not say hello", rank_of(worker)), kRemedy);
     }
-    std::vector<KeyInfo> keys(hello.keys);
-    co_await group_.receive(rank_of(worker), kRequestChannel, std::span(keys));
     const WorkPlan plan{hello.units, hello.units_per_epoch};
     of(worker).wants_eager = hello.wants_eager != 0;
     if (!plan_) {
@@ -179,14 +187,20 @@ class Server::Desk {
   }
   static Task<> rung(Bell& bell) { co_await bell.rung(); }
 
-  // Memory for one worker's gradient of a block, from its first byte until it has been applied and
+  // Memory for what one worker sends for a block, from its first byte until it has been applied and
   // answered.
   class Landing : public Lender {
    public:
     explicit Landing(Group group) : group_(group) {}
-    Bytes lend(std::size_t bytes) override {
+    std::optional<Bytes> lend(std::size_t bytes) override {
+      if (bytes % sizeof(float) != 0) throw Error("it sent a part of a number");
       memory_.emplace(group_.lend<float>(bytes / sizeof(float)));
       return writable_bytes(memory_->span());
+    }
+    Scratch<float> take() {
+      Scratch<float> memory = std::move(*memory_);
+      memory_.reset();
+      return memory;
     }
     void release() { memory_.reset(); }
     std::span<float> span() const { return memory_->span(); }
@@ -200,29 +214,22 @@ class Server::Desk {
     const int rank = rank_of(worker);
     const std::uint64_t key = held.info.key;
     Block& block = held.block;
-    const std::size_t block_bytes = block.weights().size_bytes();
     Landing landing(group_);
-    std::optional<Receive> values;  // posted ahead: a gradient lands in its place at once
     while (true) {
       co_await block.until_applied(worker);
-      if (!values) {
-        landing.release();
-        values.emplace(group_, rank, push_channel(key), block_bytes, landing);
-      }
+      landing.release();
       KeyRequest request;
-      co_await group_.receive(rank, key_request_channel(key), object_bytes(request));
+      co_await group_.receive(rank, request_channel(key), object_bytes(request), kMaxValueBytes,
+                              landing);
       heard_ = group_.loop().now();
-      const bool as_factors = request.flags & KeyRequest::kFactors;
-      if (request.flags & (KeyRequest::kPut | KeyRequest::kPush)) {
-        if (as_factors) {
-          values.reset();
-          landing.lend(block_bytes);
-          co_await receive_factors(rank, key, request, landing.span());
-        } else {
-          Receive& arrival = *values;
-          co_await arrival;
-          values.reset();
-        }
+      if (request.flags & KeyRequest::kFactors) {
+        co_await multiply_factors(rank, key, request, block.weights().size(), landing);
+      }
+      const bool has_values = request.flags & (KeyRequest::kPut | KeyRequest::kPush);
+      if (landing.span().size() != (has_values ? block.weights().size() : 0)) {
+        throw Error(fmt::format("rank {} sent {} values for a block of {}", rank,
+                                landing.span().size(), block.weights().size()),
+                    kRemedy);
       }
       if (request.flags & KeyRequest::kPut) {
         std::ranges::copy(landing.span(), block.weights().begin());
@@ -241,12 +248,8 @@ class Server::Desk {
       }
       if (request.flags & KeyRequest::kPull) {
         // The gradient's memory is free by the time we answer, and still in the cache.
-        if (values) {
-          auto room = group_.lend<float>(block.weights().size());
-          co_await answer(worker, held, room.span());
-        } else {
-          co_await answer(worker, held, landing.span());
-        }
+        if (!has_values) landing.lend(block.weights().size_bytes());
+        co_await answer(worker, held, landing.span());
       }
     }
   }
@@ -260,26 +263,22 @@ class Server::Desk {
     Task<std::span<const float>> reading = block.read(worker, room);
     const std::span<const float> fresh = co_await reading;
     WeightsHeader header = header_for(worker, block);
-    const Channel channel = pull_channel(held.info.key);
-    auto first = group_.send_with_next(rank_of(worker), channel, object_bytes(header));
-    auto second = group_.send(rank_of(worker), channel, fresh);
-    co_await first;
-    co_await second;
+    co_await group_.send(rank_of(worker), pull_channel(held.info.key), object_bytes(header),
+                         bytes_of(fresh));
   }
 
-  // The gradient as activations and errors, multiplied out here.
-  Task<> receive_factors(int rank, std::uint64_t key, const KeyRequest& request,
-                         std::span<float> gradient) {
+  // The gradient as activations, which have landed, and errors, multiplied out here.
+  Task<> multiply_factors(int rank, std::uint64_t key, const KeyRequest& request,
+                          std::size_t elements, Landing& landing) {
     const Factors::Shape shape{request.batch, request.inputs, request.outputs};
-    if (!shape.holds(request.offset, gradient.size())) {
+    if (!shape.holds(request.offset, elements) || landing.span().size() != shape.activations()) {
       throw Error(fmt::format("rank {} sent factors that do not fit their block", rank), kRemedy);
     }
-    auto memory = group_.lend<float>(shape.activations() + shape.errors());
-    const std::span<float> activations = memory.span().first(shape.activations());
-    const std::span<float> errors = memory.span().subspan(shape.activations());
-    co_await group_.receive(rank, factors_channel(key), activations);
-    co_await group_.receive(rank, factors_channel(key), errors);
-    multiply({shape, activations, errors}, request.offset, gradient);
+    const Scratch<float> activations = landing.take();
+    const Scratch<float> errors = group_.lend<float>(shape.errors());
+    co_await group_.receive(rank, errors_channel(key), errors.span());
+    landing.lend(elements * sizeof(float));
+    multiply({shape, activations.span(), errors.span()}, request.offset, landing.span());
   }
 
   // Whenever the slowest worker has moved on, all that want it get the fresh weights. While one
@@ -296,8 +295,7 @@ class Server::Desk {
       const std::uint64_t included = block.clock(worker) - (block.is_waiting(worker) ? 1 : 0);
       WeightsHeader header{block.version(), included, sent};
       std::ranges::copy(block.weights(), copy.begin());
-      co_await group_.send(rank, channel, object_bytes(header));
-      co_await group_.send(rank, channel, std::span(copy));
+      co_await group_.send(rank, channel, object_bytes(header), bytes_of(std::span(copy)));
     }
   }
 

@@ -50,6 +50,13 @@ void SimComm::see_give_up(int peer, int culprit) {
   lose(culprit, Presence::dead, fmt::format("rank {} reported it", peer));
 }
 
+void SimComm::refuse(int peer, const std::string& why) {
+  lose(peer, Presence::dead, why);
+  cluster_.tell(rank(), peer, [this, &other = cluster_.sim_comm(peer)] {
+    other.see_give_up(rank(), other.rank());
+  });
+}
+
 void SimComm::miss(const std::vector<int>& silent) {
   if (!alive_) return;
   std::vector<Presence> everybody;

@@ -33,6 +33,8 @@ class SimComm : public Comm {
   void see_end(int peer, std::optional<int> culprit);
   void see_leave(int peer);
   void see_give_up(int peer, int culprit);
+  // That another has sent what makes no sense; it is told so.
+  void refuse(int peer, const std::string& why);
   // That it cannot reach some others.
   void miss(const std::vector<int>& silent);
 

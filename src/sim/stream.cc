@@ -1,11 +1,11 @@
 #include "sim/stream.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "runtime/frame.h"
 #include "sim/cluster.h"
 #include "sim/sim_comm.h"
@@ -14,10 +14,17 @@ namespace starling {
 
 void Stream::post(Send& send) {
   const std::uint64_t begin = posted_end_;
-  posted_end_ += wire_bytes(send.bytes.size());
-  Message& message = messages_.emplace_back(
-      Message{cluster_.next_number(), &send, send.channel(), send.bytes,
-              std::vector<std::byte>(send.bytes.begin(), send.bytes.end()), begin, posted_end_});
+  posted_end_ += wire_bytes(send.size_bytes());
+  Message& message = messages_.emplace_back(Message{cluster_.next_number(),
+                                                    &send,
+                                                    send.channel(),
+                                                    send.head,
+                                                    send.bytes,
+                                                    {},
+                                                    begin,
+                                                    posted_end_});
+  message.payload.assign(send.head.begin(), send.head.end());
+  message.payload.insert(message.payload.end(), send.bytes.begin(), send.bytes.end());
   unclaimed_bytes_ += message.payload.size();
   if (Receive* receive = unclaimed_receive(send.channel().id)) {
     set_claimed(*receive, true);
@@ -45,6 +52,10 @@ void Stream::post(Receive& receive) {
   const auto stored = std::ranges::find_if(
       stored_, [channel](const Message& each) { return each.channel.id == channel; });
   if (stored != stored_.end()) {
+    if (!begin(receive, *stored)) {
+      if (auto lost = to_.lost_cause(receive)) return to_.finish(receive, lost);
+      return declined_.push_back(receive);
+    }
     land(receive, *stored);
     stored_bytes_ -= stored->payload.size();
     stored_.erase(stored);
@@ -64,6 +75,7 @@ void Stream::post(Receive& receive) {
 
 void Stream::withdraw(Receive& receive) {
   receive.unlink();
+  if (receive.declined) return;
   if (!receive.claimed) {
     --unclaimed_receives_;
   } else if (Receive* heir = unclaimed_receive(receive.channel().id)) {
@@ -172,7 +184,9 @@ void Stream::read() {
     const Message& message = messages_.front();
     Receive* receive = receives_.find(
         [&](const Receive& each) { return each.channel().id == message.channel.id; });
-    if (receive != nullptr) {
+    if (receive != nullptr && !begin(*receive, message)) {
+      if (!closed_) decline(*receive);
+    } else if (receive != nullptr) {
       land(*receive, message);
       take_first();
       messages_.pop_front();
@@ -226,19 +240,35 @@ void Stream::finish_send(Message& message) {
 }
 
 void Stream::check_unchanged(const Message& message) const {
-  STARLING_CHECK(
-      message.payload.empty() ||
-          std::memcmp(message.payload.data(), message.source.data(), message.payload.size()) == 0,
-      "rank {} changed the memory of a message to rank {} in {} before it was sent", from_.rank(),
-      to_.rank(), message.channel.operation);
+  const auto behind_head =
+      message.payload.begin() + static_cast<std::ptrdiff_t>(message.head.size());
+  STARLING_CHECK(std::equal(message.head.begin(), message.head.end(), message.payload.begin()) &&
+                     std::equal(message.source.begin(), message.source.end(), behind_head),
+                 "rank {} changed the memory of a message to rank {} in {} before it was sent",
+                 from_.rank(), to_.rank(), message.channel.operation);
+}
+
+// Whether the message can land there. One that does not fit ends the connection.
+bool Stream::begin(Receive& receive, const Message& message) {
+  try {
+    return receive.begin(message.payload.size());
+  } catch (const Error& error) {
+    to_.refuse(from_.rank(), error.what());
+    return false;
+  }
+}
+
+// As if it were not posted, until it asks again.
+void Stream::decline(Receive& receive) {
+  receive.declined = false;
+  withdraw(receive);
+  receive.claimed = false;
+  receive.declined = true;
+  declined_.push_back(receive);
 }
 
 void Stream::land(Receive& receive, const Message& message) {
-  STARLING_CHECK(receive.size_bytes() == message.payload.size(),
-                 "rank {} sent {} bytes in {} where rank {} expected {}", from_.rank(),
-                 message.payload.size(), receive.channel().operation, to_.rank(),
-                 receive.size_bytes());
-  std::ranges::copy(message.payload, receive.begin_landing().begin());
+  receive.take(message.payload);
   to_.finish(receive);
 }
 

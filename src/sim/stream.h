@@ -50,7 +50,7 @@ class Stream {
   void list_sends(std::map<std::uint64_t, Send*>& sends) const;
   // A send that has failed: its message goes no further.
   void tear(const Send& send);
-  Receive* first_receive() { return receives_.front(); }
+  Receive* first_receive() { return receives_.empty() ? declined_.front() : receives_.front(); }
 
   // The sender is gone: what has arrived can still be received, nothing more comes.
   void close();
@@ -67,7 +67,7 @@ class Stream {
     std::uint64_t number;
     Send* send;  // nullptr once it is finished or withdrawn
     Channel channel;
-    ConstBytes source;               // where it was sent from
+    ConstBytes head, source;         // where it was sent from
     std::vector<std::byte> payload;  // as it was then
     std::uint64_t begin, end;        // in the stream
     bool claimed = false;            // a receive is posted for it
@@ -92,6 +92,8 @@ class Stream {
   void go_on();
   void finish_send(Message& message);
   void check_unchanged(const Message& message) const;
+  bool begin(Receive& receive, const Message& message);
+  void decline(Receive& receive);
   void land(Receive& receive, const Message& message);
   void erase(Messages::iterator message);
 
@@ -108,6 +110,7 @@ class Stream {
   Messages messages_;  // not read yet, in order
   Messages stored_;    // read, but nobody has asked for them
   List<Receive> receives_;
+  List<Receive> declined_;  // a message has come for them, but their lender has no room
   bool closed_ = false;
   bool cut_ = false;
   bool ended_ = false;

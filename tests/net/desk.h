@@ -21,7 +21,7 @@ class Desk : private TcpLoop, public Comm {
     const std::size_t bytes = fragment_bytes(header.remaining_bytes);
     const auto place = inbox.place(header, bytes);
     if (!place) return false;
-    std::ranges::fill(*place, value);
+    for (const Bytes part : *place) std::ranges::fill(part, value);
     inbox.landed(header, bytes);
     return true;
   }
@@ -34,11 +34,11 @@ class Desk : private TcpLoop, public Comm {
 
   // The channel of the fragment that goes next, which is then gone; 0 if there is none.
   std::uint32_t take() {
-    const auto [header, payload] = outbox.next();
+    const auto [header, head, bytes] = outbox.next();
     if (header.empty()) return 0;
     FrameHeader frame;
     std::ranges::copy(header, object_bytes(frame).begin());
-    outbox.written(header.size() + payload.size());
+    outbox.written(header.size() + head.size() + bytes.size());
     return frame.channel;
   }
 

@@ -367,6 +367,84 @@ TEST(TcpComm, AContainedLossConcernsOnlyThoseWhoTalkToTheLost) {
   EXPECT_EQ(again, "lost 2");
 }
 
+struct Basket : Lender {
+  std::optional<Bytes> lend(std::size_t bytes) override {
+    if (is_full) return std::nullopt;
+    memory.resize(bytes);
+    return memory;
+  }
+  bool is_full = false;
+  std::vector<std::byte> memory;
+};
+
+TEST(TcpComm, CarriesHeadsAndSizesReceivesOnArrival) {
+  Flock flock(2);
+  for (const std::size_t size : {0, 1, 1000, 262'000, 262'144, 1'000'001}) {
+    std::uint64_t head = size, seen = 0;
+    const std::vector<std::byte> bytes(size, static_cast<std::byte>(size + 1));
+    Basket basket;
+    Receive receive(flock.comm(1), 0, kOne, 2'000'000, basket, object_bytes(seen));
+    Send send(flock.comm(0), 1, kOne, bytes, object_bytes(head));
+    flock.until_done(receive);
+    EXPECT_EQ(seen, size);
+    EXPECT_EQ(basket.memory, bytes);
+    flock.until_done(send);
+  }
+}
+
+TEST(TcpComm, AWithdrawnMessageThatHasBegunArrivesWithItsHead) {
+  Flock flock(2);
+  std::uint64_t head = 77, seen = 0;
+  std::vector<std::byte> bytes(30'000'000, std::byte{3});  // more than the kernels take
+  auto send = std::make_unique<Send>(flock.comm(0), 1, kOne, bytes, object_bytes(head));
+  ASSERT_FALSE(send->done());
+  send.reset();
+  std::ranges::fill(bytes, std::byte{4});
+  head = 78;
+  Basket basket;
+  Receive receive(flock.comm(1), 0, kOne, bytes.size(), basket, object_bytes(seen));
+  flock.until_done(receive);
+  EXPECT_EQ(seen, 77u);
+  EXPECT_EQ(std::ranges::count(basket.memory, std::byte{3}), 30'000'000);
+}
+
+TEST(TcpComm, ALongMessageWithoutRoomStaysWithItsSenderAndOthersPass) {
+  Flock flock(2);
+  const std::vector<std::byte> bytes(30'000'000, std::byte{3});
+  Basket basket;
+  basket.is_full = true;
+  auto send = flock.comm(0).send(1, kOne, ConstBytes(bytes));
+  Receive receive(flock.comm(1), 0, kOne, bytes.size(), basket);
+  for (int word = 0; word < 20; ++word) {
+    int heard = -1;
+    auto ask = flock.comm(1).receive(0, kTwo, object_bytes(heard));
+    auto tell = flock.comm(0).send(1, kTwo, object_bytes(word));
+    flock.until_done(ask);
+    EXPECT_EQ(heard, word);
+  }
+  EXPECT_FALSE(send.done());
+  basket.is_full = false;
+  receive.ask_again();
+  flock.until_done(receive);
+  flock.until_done(send);
+  EXPECT_EQ(basket.memory, bytes);
+}
+
+TEST(TcpComm, AReceiveWithoutRoomFailsWithItsPeer) {
+  Flock flock(2);
+  const std::vector<std::byte> bytes(100);
+  Basket basket;
+  basket.is_full = true;
+  Receive receive(flock.comm(1), 0, kOne, bytes.size(), basket);
+  {
+    auto send = flock.comm(0).send(1, kOne, ConstBytes(bytes));
+    flock.until_done(send);
+  }
+  flock.leave(0);
+  flock.until_done(receive);
+  EXPECT_NE(error_of([&] { receive.await_resume(); }).find("rank 0 was lost"), std::string::npos);
+}
+
 TEST(TcpComm, ExplainsAMessageThatDoesNotFitAndWasHereFirst) {
   Flock flock(2);
   std::vector<float> out(10), in(11);

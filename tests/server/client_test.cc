@@ -9,6 +9,15 @@
 namespace starling {
 namespace {
 
+struct Infos : Lender {
+  explicit Infos(std::vector<KeyInfo>& into) : infos(into) {}
+  std::optional<Bytes> lend(std::size_t bytes) override {
+    infos.resize(bytes / sizeof(KeyInfo));
+    return writable_bytes(std::span(infos));
+  }
+  std::vector<KeyInfo>& infos;
+};
+
 // Rank 0 is the worker; the others write down what they are told.
 struct Listeners {
   Task<> talk(Comm& comm) {
@@ -18,9 +27,8 @@ struct Listeners {
   }
   Task<> listen(Comm& comm) {
     const auto server = static_cast<std::size_t>(comm.rank() - 1);
-    co_await comm.receive(0, kRequestChannel, object_bytes(hellos[server]));
-    infos[server].resize(hellos[server].keys);
-    co_await comm.receive(0, kRequestChannel, std::span(infos[server]));
+    Infos told(infos[server]);
+    co_await Group(comm).receive(0, kRequestChannel, object_bytes(hellos[server]), 1000, told);
   }
 
   std::vector<Key> keys;

@@ -51,11 +51,13 @@ TEST(SimComm, AnUnmatchedMessageToItselfCanBeWithdrawn) {
 
 class Shelf : public Lender {
  public:
-  Bytes lend(std::size_t bytes) override {
+  std::optional<Bytes> lend(std::size_t bytes) override {
+    if (is_full) return std::nullopt;
     ++lent;
     memory.resize(bytes);
     return memory;
   }
+  bool is_full = false;
   std::vector<std::byte> memory;
   int lent = 0;
 };
@@ -67,7 +69,7 @@ Task<> lend_on_arrival(Comm& comm, Shelf& shelf, bool& lent_too_early) {
     co_await comm.send(0, kChannel, object_bytes(value));
     co_return;
   }
-  Receive receive(comm, 1, kChannel, sizeof value, shelf);
+  Receive receive(comm, 1, kChannel, 100, shelf);
   co_await sleep_until(comm.loop(), 4ms);
   lent_too_early = shelf.lent > 0;
   co_await receive;
@@ -117,6 +119,127 @@ Task<> lose_one(Comm& comm, bool contain, std::array<std::string, 3>& outcome) {
       }
     }
   }
+}
+
+// Rank 1 sends rank 0, and itself, messages of several sizes with a head each.
+Task<> send_with_heads(Comm& comm, int to, std::vector<std::size_t> sizes) {
+  for (std::size_t size : sizes) {
+    std::uint32_t head = static_cast<std::uint32_t>(size) + 7;
+    const std::vector<std::byte> bytes(size, static_cast<std::byte>(size));
+    co_await Group(comm).send(to, kChannel, object_bytes(head), ConstBytes(bytes));
+  }
+}
+Task<> receive_with_heads(Comm& comm, const std::vector<std::size_t>& sizes) {
+  for (std::size_t size : sizes) {
+    Shelf shelf;
+    std::uint32_t head = 0;
+    co_await Group(comm).receive(1, kChannel, object_bytes(head), 300'000, shelf);
+    EXPECT_EQ(head, size + 7);
+    EXPECT_EQ(shelf.memory, std::vector<std::byte>(size, static_cast<std::byte>(size)));
+  }
+}
+
+TEST(SimComm, AReceiveWithABoundIsSizedOnArrival) {
+  const std::vector<std::size_t> sizes = {0, 1, 13, 299'999, 300'000};
+  Cluster cluster(2, {{1e9, 1us}, {}});
+  cluster.run([&](Comm& comm) {
+    return comm.rank() == 1 ? send_with_heads(comm, 0, sizes) : receive_with_heads(comm, sizes);
+  });
+  cluster.run([&](Comm& comm) -> Task<> {
+    std::vector<Task<>> both;
+    if (comm.rank() == 1) both.push_back(receive_with_heads(comm, sizes));
+    if (comm.rank() == 1) both.push_back(send_with_heads(comm, 1, sizes));
+    return all(std::move(both));
+  });
+}
+
+Task<> receive_into(Comm& comm, std::size_t most, Shelf& shelf, std::string& error) {
+  try {
+    std::uint32_t head = 0;
+    co_await Group(comm).receive(1, kChannel, object_bytes(head), most, shelf);
+  } catch (const PeerLost& lost) {
+    error = lost.what();
+  }
+}
+Task<> send_and_wait(Comm& comm, std::string& error) {
+  try {
+    co_await send_with_heads(comm, 0, std::vector<std::size_t>(1, 100));
+    int never = 0;
+    co_await comm.receive(0, kOther, object_bytes(never));
+  } catch (const PeerLost& lost) {
+    error = lost.what();
+  }
+}
+
+TEST(SimComm, AMessageThatDoesNotFitIsAnErrorToBoth) {
+  for (const bool first_sent : {true, false}) {
+    Cluster cluster(2, {{1e9, 1us}, {}});
+    Shelf shelf;
+    std::string here, there;
+    cluster.run([&](Comm& comm) -> Task<> {
+      struct Late {
+        static Task<> receive(Comm& c, bool late, Shelf& s, std::string& error) {
+          if (late) co_await sleep_until(c.loop(), 1ms);
+          co_await receive_into(c, 99, s, error);
+        }
+      };
+      return comm.rank() == 1 ? send_and_wait(comm, there)
+                              : Late::receive(comm, first_sent, shelf, here);
+    });
+    EXPECT_NE(here.find("rank 1 sent 104 bytes in a test where 103 were the most"),
+              std::string::npos)
+        << here;
+    EXPECT_NE(there.find("it has lost us"), std::string::npos) << there;
+    EXPECT_EQ(shelf.lent, 0);
+  }
+}
+
+Task<> make_room_later(Comm& comm, Shelf& shelf, std::vector<int>& order) {
+  std::uint32_t head = 0;
+  int word = 0;
+  Receive letter(comm, 1, kChannel, 100, shelf, object_bytes(head));
+  co_await comm.receive(1, kOther, object_bytes(word));
+  order.push_back(word);
+  EXPECT_FALSE(letter.done());
+  shelf.is_full = false;
+  letter.ask_again();
+  co_await letter;
+  order.push_back(static_cast<int>(head));
+}
+Task<> send_letter_and_word(Comm& comm) {
+  int word = 5;
+  co_await send_with_heads(comm, 0, std::vector<std::size_t>(1, 100));
+  co_await comm.send(0, kOther, object_bytes(word));
+}
+
+TEST(SimComm, AMessageWithoutRoomLetsOthersThroughAndLandsWhenThereIsSome) {
+  Cluster cluster(2, {{1e9, 1us}, {}});
+  Shelf shelf;
+  shelf.is_full = true;
+  std::vector<int> order;
+  cluster.run([&](Comm& comm) {
+    return comm.rank() == 1 ? send_letter_and_word(comm) : make_room_later(comm, shelf, order);
+  });
+  EXPECT_EQ(order, (std::vector<int>{5, 107}));
+  EXPECT_EQ(shelf.memory, std::vector<std::byte>(100, std::byte{100}));
+}
+
+TEST(SimComm, AReceiveWithoutRoomFailsWithItsPeer) {
+  Cluster cluster(2, {{1e9, 1us}, {}});
+  Shelf shelf;
+  shelf.is_full = true;
+  std::string error;
+  cluster.crash(1, 1ms);
+  cluster.try_run([&](Comm& comm) -> Task<> {
+    struct Sender {
+      static Task<> send(Comm& c) {
+        co_await send_with_heads(c, 0, std::vector<std::size_t>(1, 50));
+        co_await sleep_until(c.loop(), 1s);
+      }
+    };
+    return comm.rank() == 1 ? Sender::send(comm) : receive_into(comm, 100, shelf, error);
+  });
+  EXPECT_NE(error.find("rank 1 was lost"), std::string::npos) << error;
 }
 
 TEST(SimComm, AContainedLossFailsOnlyWhatConcernsTheLost) {

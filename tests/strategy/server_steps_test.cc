@@ -124,34 +124,36 @@ struct FakeServer {
   Task<> greet() {
     ControlRequest hello;
     std::vector<KeyInfo> keys(2);
-    co_await group.receive(0, kRequestChannel, object_bytes(hello));
-    co_await group.receive(0, kRequestChannel, std::span(keys));
+    co_await group.receive(0, kRequestChannel, object_bytes(hello),
+                           writable_bytes(std::span(keys)));
   }
 
   Task<> serve(std::uint64_t key) {
-    float value = 0;
+    struct Value : Lender {
+      std::optional<Bytes> lend(std::size_t bytes) override {
+        return object_bytes(value).first(bytes);
+      }
+      float value = 0;
+    } value;
     while (true) {
       KeyRequest request;
-      co_await group.receive(0, key_request_channel(key), object_bytes(request));
-      if (request.flags & (KeyRequest::kPush | KeyRequest::kPut)) {
-        co_await group.receive(0, push_channel(key), object_bytes(value));
-      }
+      co_await group.receive(0, request_channel(key), object_bytes(request), sizeof(float), value);
       if (request.flags & KeyRequest::kPush) {
         pushed[key].push_back(request.version);
         co_await send_eager(key, request.clock);
       }
       if (request.flags & KeyRequest::kPull) {
         ++pulls[key];
-        co_await group.send(0, pull_channel(key), object_bytes(pulled));
-        co_await group.send(0, pull_channel(key), object_bytes(pulled_weight));
+        co_await group.send(0, pull_channel(key), object_bytes(pulled),
+                            object_bytes(pulled_weight));
       }
     }
   }
 
   Task<> send_eager(std::uint64_t key, std::uint64_t step) {
     if (step >= eager.size() || eager[step].version == 0) co_return;
-    co_await group.send(0, eager_channel(key), object_bytes(eager[step]));
-    co_await group.send(0, eager_channel(key), object_bytes(eager_weight));
+    co_await group.send(0, eager_channel(key), object_bytes(eager[step]),
+                        object_bytes(eager_weight));
   }
 };
 
