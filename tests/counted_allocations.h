@@ -6,15 +6,18 @@
 #include <new>
 
 inline std::size_t allocations = 0;
+inline std::size_t allocated_bytes = 0;
 
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
+  allocated_bytes += bytes;
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
 // What exchanges borrow begins at a cache line.
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
   ++allocations;
+  allocated_bytes += bytes;
   const auto multiple = static_cast<std::size_t>(alignment);
   const std::size_t rounded = (bytes + multiple - 1) / multiple * multiple;
   if (void* memory = std::aligned_alloc(multiple, rounded)) return memory;

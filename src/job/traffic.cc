@@ -20,10 +20,10 @@ json by_purpose(const Ledger& ledger, Direction direction) {
 }
 
 // [[peer, bytes on the wire], ...], of those with whom there was traffic.
-json by_peer(const Ledger& ledger, Direction direction) {
+json by_peer(const Comm& comm, Direction direction) {
   json counts = json::array();
-  for (int peer = 0; peer < ledger.peers(); ++peer) {
-    const std::uint64_t bytes = ledger.total_with(peer, direction).wire;
+  for (int peer = 0; peer < comm.size(); ++peer) {
+    const std::uint64_t bytes = comm.ledger().total_with(peer, direction).wire;
     if (bytes > 0) counts.push_back({peer, bytes});
   }
   return counts;
@@ -40,7 +40,7 @@ Task<> report_traffic(Job job, Comm& comm) {
                   {"time", std::chrono::duration<double>(comm.loop().now() - start).count()},
                   {"sent", by_purpose(ledger, Direction::sent)},
                   {"received", by_purpose(ledger, Direction::received)},
-                  {"sent_to", by_peer(ledger, Direction::sent)}};
+                  {"sent_to", by_peer(comm, Direction::sent)}};
     if (const auto kernel = own_interface_count(job.interface)) {
       event["kernel_sent"] = kernel->sent_bytes;
       event["kernel_received"] = kernel->received_bytes;

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <exception>
 #include <list>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -149,16 +150,7 @@ class Receive : public Operation {
 
 class Comm {
  public:
-  Comm(Loop& loop, int rank, int size)
-      : loop_(loop),
-        rank_(rank),
-        size_(size),
-        ledger_(size),
-        voters_(static_cast<std::size_t>(size)),
-        peers_(static_cast<std::size_t>(size)),
-        losses_(loop) {
-    std::iota(voters_.begin(), voters_.end(), 0);
-  }
+  Comm(Loop& loop, int rank, int size) : loop_(loop), rank_(rank), size_(size), losses_(loop) {}
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
   virtual ~Comm() = default;
@@ -192,7 +184,7 @@ class Comm {
   }
 
   // From now on the loss of a rank is an event that only those who talk to it must deal with. The
-  // voters can go on for one another, so a split must leave only one side of them.
+  // voters (none: everybody) can go on for one another, so a split must leave only one side of them.
   void contain_losses(std::vector<int> voters) {
     losses_are_contained_ = true;
     voters_ = std::move(voters);
@@ -201,9 +193,8 @@ class Comm {
     return presence(peer) == Presence::silent || presence(peer) == Presence::dead;
   }
   int lost_count() const {
-    int count = 0;
-    for (int peer = 0; peer < size_; ++peer) count += is_lost(peer) ? 1 : 0;
-    return count;
+    return static_cast<int>(
+        std::ranges::count_if(gone_, [this](const auto& peer) { return is_lost(peer.first); }));
   }
   // Rings whenever another rank was lost.
   Bell& losses() { return losses_; }
@@ -242,17 +233,20 @@ class Comm {
 
   // For the transport: what it has learned of a peer. It then fails all operations that it holds
   // and that have a lost cause.
-  void note_left(int peer) { know(peer) = {Presence::left, "it has left"}; }
+  void note_left(int peer) { gone_[peer] = {Presence::left, "it has left"}; }
   void note_loss(int peer, Presence how, const std::string& why) {
     if (!losses_are_contained_ && !culprit_) culprit_ = peer;
-    know(peer) = {how, why};
+    gone_[peer] = {how, why};
     losses_.ring();
     fail_own();
   }
   // Holds this rank to the vote, given whom it can still reach.
   void count_votes(std::span<const Presence> everybody);
 
-  Presence presence(int peer) const { return peers_[static_cast<std::size_t>(peer)].presence; }
+  Presence presence(int peer) const {
+    const auto found = gone_.find(peer);
+    return found == gone_.end() ? Presence::here : found->second.presence;
+  }
   // Whether nothing can go to or come from that rank any more.
   bool is_lost_cause(int peer) const {
     return cut_off_ || culprit_ || presence(peer) != Presence::here;
@@ -309,11 +303,10 @@ class Comm {
     }
   }
 
-  struct Peer {
-    Presence presence = Presence::here;
+  struct Gone {
+    Presence presence;
     std::string why;
   };
-  Peer& know(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
 
   Loop& loop_;
   int rank_;
@@ -323,8 +316,8 @@ class Comm {
   ScratchPool scratch_;
   std::list<std::vector<int>> kept_ranks_;
   bool losses_are_contained_ = false;
-  std::vector<int> voters_;
-  std::vector<Peer> peers_;
+  std::vector<int> voters_;  // none: everybody
+  std::map<int, Gone> gone_;
   std::optional<int> culprit_;
   std::exception_ptr cut_off_;
   Bell losses_;
@@ -335,18 +328,23 @@ class Comm {
 inline std::exception_ptr Comm::lost_cause(const Operation& operation) const {
   if (cut_off_) return cut_off_;
   const int lost = culprit_.value_or(operation.peer());
-  const Peer& peer = peers_[static_cast<std::size_t>(lost)];
-  if (peer.presence == Presence::here) return nullptr;
-  return std::make_exception_ptr(PeerLost(
-      lost,
-      fmt::format("rank {} was lost in {} ({})", lost, operation.channel().operation, peer.why)));
+  const auto gone = gone_.find(lost);
+  if (gone == gone_.end()) return nullptr;
+  return std::make_exception_ptr(
+      PeerLost(lost, fmt::format("rank {} was lost in {} ({})", lost, operation.channel().operation,
+                                 gone->second.why)));
 }
 
 inline void Comm::count_votes(std::span<const Presence> everybody) {
-  if (cut_off_ || std::ranges::find(voters_, rank_) == voters_.end()) return;
+  std::vector<int> voters = voters_;
+  if (voters.empty()) {
+    voters.resize(static_cast<std::size_t>(size_));
+    std::iota(voters.begin(), voters.end(), 0);
+  }
+  if (cut_off_ || std::ranges::find(voters, rank_) == voters.end()) return;
   std::vector<Presence> votes;
   std::vector<int> silent;
-  for (int voter : voters_) {
+  for (int voter : voters) {
     votes.push_back(everybody[static_cast<std::size_t>(voter)]);
     if (votes.back() == Presence::silent) silent.push_back(voter);
   }

@@ -92,7 +92,8 @@ class Group {
   // with: the others can go on for one another.
   void contain_losses() const {
     std::vector<int> voters;
-    for (int place = 0; place < size_; ++place) voters.push_back(in_comm(place));
+    const bool everybody = ranks_ == nullptr && size_ == comm_->size();
+    for (int place = 0; place < size_ && !everybody; ++place) voters.push_back(in_comm(place));
     comm_->contain_losses(std::move(voters));
   }
   bool is_lost(int place) const { return comm_->is_lost(in_comm(place)); }

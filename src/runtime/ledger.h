@@ -5,8 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string_view>
-#include <vector>
 
 namespace starling {
 
@@ -30,19 +30,17 @@ struct ByteCount {
 
 class Ledger {
  public:
-  explicit Ledger(int size) : counts_(static_cast<std::size_t>(size)) {}
-
   void add(int peer, Direction direction, Purpose purpose, ByteCount bytes) {
-    at(peer, direction, purpose) += bytes;
+    counts_[peer][place(direction, purpose)] += bytes;
   }
 
   ByteCount count(int peer, Direction direction, Purpose purpose) const {
-    return counts_[static_cast<std::size_t>(peer)][static_cast<std::size_t>(direction)]
-                  [static_cast<std::size_t>(purpose)];
+    const auto found = counts_.find(peer);
+    return found == counts_.end() ? ByteCount{} : found->second[place(direction, purpose)];
   }
   ByteCount total(Direction direction, Purpose purpose) const {
     ByteCount sum;
-    for (int peer = 0; peer < peers(); ++peer) sum += count(peer, direction, purpose);
+    for (const auto& [peer, counts] : counts_) sum += counts[place(direction, purpose)];
     return sum;
   }
   ByteCount total_with(int peer, Direction direction) const {
@@ -59,17 +57,17 @@ class Ledger {
     }
     return sum;
   }
-  int peers() const { return static_cast<int>(counts_.size()); }
 
  private:
-  using ByPurpose = std::array<ByteCount, kPurposeNames.size()>;
+  using Counts = std::array<ByteCount, 2 * kPurposeNames.size()>;
 
-  ByteCount& at(int peer, Direction direction, Purpose purpose) {
-    return counts_[static_cast<std::size_t>(peer)][static_cast<std::size_t>(direction)]
-                  [static_cast<std::size_t>(purpose)];
+  static std::size_t place(Direction direction, Purpose purpose) {
+    return static_cast<std::size_t>(direction) * kPurposeNames.size() +
+           static_cast<std::size_t>(purpose);
   }
 
-  std::vector<std::array<ByPurpose, 2>> counts_;
+  // By peer, those that anything has gone to or come from: among thousands, that is few.
+  std::map<int, Counts> counts_;
 };
 
 }  // namespace starling

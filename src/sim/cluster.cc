@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "base/error.h"
 #include "runtime/race.h"
@@ -147,14 +147,16 @@ void Cluster::detect(const Faults::Partition& partition) {
 
 void Cluster::end(SimComm& comm, std::optional<int> culprit) {
   comm.die();
-  std::map<Time, std::vector<SimComm*>> by_latency;
-  for (const auto& other : comms_) {
-    if (!other->alive()) continue;
-    by_latency[network_.link(comm.rank(), other->rank()).latency].push_back(other.get());
+  std::set<Time> latencies = {network_.standard.latency};
+  for (const auto& [ends, link] : network_.exceptions) {
+    if (ends.first == comm.rank()) latencies.insert(link.latency);
   }
-  for (auto& [latency, others] : by_latency) {
-    loop_.at(loop_.now() + latency, [rank = comm.rank(), culprit, others = std::move(others)] {
-      for (SimComm* other : others) other->see_end(rank, culprit);
+  for (const Time latency : latencies) {
+    loop_.at(loop_.now() + latency, [this, latency, rank = comm.rank(), culprit] {
+      for (const auto& other : comms_) {
+        const bool hears_now = network_.link(rank, other->rank()).latency == latency;
+        if (hears_now && other->alive()) other->see_end(rank, culprit);
+      }
     });
   }
 }

@@ -11,7 +11,7 @@
 namespace starling {
 
 Stream& SimComm::stream_from(int peer) {
-  std::unique_ptr<Stream>& stream = streams_[static_cast<std::size_t>(peer)];
+  std::unique_ptr<Stream>& stream = streams_[peer];
   if (!stream) stream = std::make_unique<Stream>(cluster_, cluster_.sim_comm(peer), *this);
   return *stream;
 }

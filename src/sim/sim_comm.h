@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/comm.h"
@@ -14,12 +15,15 @@ namespace starling {
 class SimComm : public Comm {
  public:
   SimComm(Cluster& cluster, SimLoop& loop, int rank, int size)
-      : Comm(loop, rank, size), cluster_(cluster), streams_(static_cast<std::size_t>(size)) {}
+      : Comm(loop, rank, size), cluster_(cluster) {}
 
   // The connection from that rank to this one.
   Stream& stream_from(int peer);
   // The same, or nullptr if nothing has passed yet.
-  Stream* find_stream_from(int peer) { return streams_[static_cast<std::size_t>(peer)].get(); }
+  Stream* find_stream_from(int peer) {
+    const auto found = streams_.find(peer);
+    return found == streams_.end() ? nullptr : found->second.get();
+  }
 
   void account(int peer, Direction direction, Purpose purpose, std::size_t payload_bytes);
   using Comm::culprit;
@@ -51,7 +55,7 @@ class SimComm : public Comm {
   void fail_lost_causes(int first_peer, int last_peer);
 
   Cluster& cluster_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // by the rank that they come from
+  std::unordered_map<int, std::unique_ptr<Stream>> streams_;  // by the rank that they come from
   bool alive_ = true;
 };
 

@@ -6,8 +6,8 @@
 //            changed is added to what it yields
 //   async    nobody waits; whoever has done its share of the batches helps with what is left
 //   bounded  async, but nobody runs further ahead of its neighbours than the bound
+#include "exchange/allreduce.h"
 #include "exchange/collectives.h"
-#include "exchange/pairwise.h"
 #include "exchange/survivors.h"
 #include "math/vector_math.h"
 #include "mixing/half_mean.h"
@@ -72,7 +72,8 @@ class MixStrategy : public Strategy {
       co_await half_mean_of_all(group_, weights_channel(), replica.weights);
     } else {
       if (mixing_->final_share() != 1) scale(replica.weights, mixing_->final_share());
-      co_await mean_of_all(group_, weights_channel(), replica.weights);
+      co_await allreduce(find_allreduce("auto"), group_, weights_channel(), replica.weights,
+                         Reduction::mean);
     }
   }
 

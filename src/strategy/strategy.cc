@@ -1,11 +1,11 @@
 #include "strategy/strategy.h"
 
-#include <algorithm>
+#include <array>
 #include <bit>
 
 #include "base/check.h"
+#include "exchange/allreduce.h"
 #include "exchange/collectives.h"
-#include "exchange/pairwise.h"
 #include "strategy/mix_plan.h"
 
 namespace starling {
@@ -13,20 +13,19 @@ namespace starling {
 namespace {
 
 // FNV-1a over words: enough to tell whether two workers drew the same first weights.
-std::uint64_t fingerprint(std::span<const float> values) {
+std::int64_t fingerprint(std::span<const float> values) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (float value : values) hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001b3;
-  return hash;
+  return std::bit_cast<std::int64_t>(hash);
 }
 
 }  // namespace
 
 Task<> Strategy::start(Replica replica) {
-  std::vector<std::uint64_t> prints(static_cast<std::size_t>(group_.size()));
-  prints[static_cast<std::size_t>(group_.rank())] = fingerprint(replica.weights);
-  const Vector all = std::as_writable_bytes(std::span(prints));
-  co_await all_gather(group_, weights_channel(), all, even_pieces(all, group_.size()));
-  if (std::ranges::count(prints, prints[0]) == group_.size()) co_return;
+  const std::int64_t print = fingerprint(replica.weights);
+  std::array<std::int64_t, 2> least = {print, ~print};  // the least complement is of the largest
+  co_await doubling_allreduce(group_, weights_channel(), std::span(least), Reduction::min);
+  if (least[0] == ~least[1]) co_return;
   co_await broadcast(group_, weights_channel(), replica.weights, 0);
 }
 
@@ -35,7 +34,8 @@ Task<> Strategy::after_backward(Bucket) { co_return; }
 Task<> Strategy::after_update(Replica) { co_return; }
 
 Task<> Strategy::finish(Replica replica) {
-  return mean_of_all(group_, weights_channel(), replica.weights);
+  return allreduce(find_allreduce("auto"), group_, weights_channel(), replica.weights,
+                   Reduction::mean);
 }
 
 Task<std::uint64_t> Strategy::next_batch(std::optional<std::uint64_t> before) {

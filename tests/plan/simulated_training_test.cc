@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "tests/counted_allocations.h"
 
 namespace starling {
 namespace {
@@ -33,6 +34,19 @@ SimulatedResult simulate_well(const SimulatedTraining& training) {
     if (error) std::rethrow_exception(error);
   }
   return result;
+}
+
+// Thousands can be simulated only if nobody keeps anything of everybody.
+TEST(SimulatedTraining, AWorkerThatKnowsItsNeighboursTakesAsMuchMemoryAmongManyAsAmongFew) {
+  const auto bytes_per_worker = [](int workers) {
+    SimulatedTraining training = training_of("pairwise", workers);
+    training.batches = 4 * static_cast<std::uint64_t>(workers);
+    const std::size_t before = allocated_bytes;
+    simulate_well(training);
+    return static_cast<double>(allocated_bytes - before) / workers;
+  };
+  const double among_few = bytes_per_worker(250), among_many = bytes_per_worker(2000);
+  EXPECT_LT(among_many, 1.5 * among_few) << among_few;  // agreeing on the mean takes log n messages
 }
 
 TEST(SimulatedNoise, IsEvenAroundZeroAndAnotherForEveryWeightBatchAndSeed) {
