@@ -484,7 +484,10 @@ Task<> send_while_the_port_is_busy(Comm& comm, Payload& long_one, Payload& short
     co_await sleep_until(comm.loop(), 1us);
     co_await comm.send(0, kOne, std::span(short_one));
   }
-  if (comm.rank() == 0) co_await comm.receive(1, kOne, std::span(long_one));
+  if (comm.rank() == 0) {
+    co_await comm.receive(1, kOne, std::span(long_one));
+    co_await sleep_until(comm.loop(), 1s);
+  }
 }
 
 TEST(ClusterCrash, WhatComesAfterTheLossIsNoMessage) {
