@@ -143,7 +143,6 @@ TEST(Dealer, WhereNobodyWaitsWhoHasDoneItsShareHelpsWithTheRest) {
   for (int workers : {1, 2, 3, 5}) {
     SimulatedTraining training = gossip(workers);
     if (workers > 1) training.settings.slow = "0:5";
-    ++training.batches;  // the last turn is not for all
     const SimulatedResult result = simulate(training);
     const auto n = static_cast<std::size_t>(workers);
     EXPECT_GE(result.all_batches(), training.batches);
@@ -162,6 +161,16 @@ TEST(Dealer, WhereNobodyWaitsWhoHasDoneItsShareHelpsWithTheRest) {
       }
     }
   }
+}
+
+TEST(Dealer, AHelperTakesNoBatchBehindTheLast) {
+  Cluster cluster(2);
+  Progress progress(cluster.comm(0), 7, 1);
+  progress.did(6);
+  const auto dealer = make_progress_dealer(cluster.comm(0), 7, progress);
+  std::vector<std::uint64_t> order;
+  for (int i = 0; i < 7; ++i) order.push_back(cluster.loop().run(dealer->next()).value());
+  EXPECT_EQ(order, (std::vector<std::uint64_t>{0, 2, 4, 6, 6, 6, 6}));
 }
 
 TEST(Dealer, WhereNobodyWaitsTheOthersDoTheWorkOfALostOne) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/counted_allocations.h"
 #include "tests/error_of.h"
 #include "tests/strategy/workers.h"
 
@@ -294,6 +295,23 @@ TEST(Step, LetsItsDriverCollectGradientsAndWait) {
   EXPECT_EQ(entries, (OneWorker::Entries{"collect 2 to 3", "begin 0", "collect 0 to 2", "begin 1",
                                          "the exchange of gradients", "end 1", "end 0", "update",
                                          "the exchange of weights", "mix"}));
+}
+
+TEST(Step, AllocatesNothingOnceItRuns) {
+  OneWorker worker;
+  Strategy strategy(worker.cluster.comm(0));
+  const Replica replica{worker.weights, worker.gradients};
+  Step step(strategy, replica, make_buckets(replica, worker.parameters, 2), 2);
+  int updates = 0;
+  const auto pass = [&] {
+    for (std::size_t i : {2, 1, 0}) step.gradient_ready(i, "it");
+    worker.cluster.loop().run(step.take([&] { ++updates; }));
+  };
+  for (int i = 0; i < 4; ++i) pass();
+  const std::size_t before = allocations;
+  for (int i = 0; i < 10; ++i) pass();
+  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(updates, 7);
 }
 
 TEST(Buckets, HoldAllParametersFromTheLastToTheFirst) {
