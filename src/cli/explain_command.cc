@@ -1,29 +1,23 @@
-// starling explain: an exchange, iteration by iteration, as a table. The numbers come from running
-// the real exchange in the simulator, on a network where every message takes one second: an
-// iteration is a second.
+// starling explain: an exchange, iteration by iteration, as a table.
 #include <fmt/format.h>
 
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <set>
 
 #include "base/error.h"
 #include "cli/command.h"
 #include "exchange/allreduce.h"
 #include "exchange/pairwise.h"
+#include "plan/exchange_trace.h"
 #include "report/table.h"
-#include "sim/cluster.h"
 
 namespace starling {
 
 namespace {
 
-using Rows = std::vector<std::vector<float>>;
-using Exchange = std::function<Task<>(Comm&, std::span<float>)>;
 constexpr Channel kChannel{1, Purpose::weights};
 constexpr std::size_t kMaxColumns = 64;
 
@@ -35,82 +29,6 @@ struct ExplainCommand {
   int rounds = 3;
   bool print_json = false;
 };
-
-// What stood where after each iteration, and which cells had been sent on in it.
-struct Trace {
-  struct Iteration {
-    Rows values;
-    std::set<std::pair<std::size_t, std::size_t>> sent;  // (worker, cell)
-  };
-  std::vector<Iteration> iterations;
-};
-
-Trace trace(Rows vectors, const Exchange& exchange) {
-  Cluster cluster(static_cast<int>(vectors.size()), {{.latency = std::chrono::seconds(1)}, {}});
-  Trace result;
-  result.iterations.push_back({vectors, {}});
-  decltype(Trace::Iteration::sent) sent;
-  cluster.observe([&](int from, int, ConstBytes bytes) {
-    const auto worker = static_cast<std::size_t>(from);
-    const auto* first = reinterpret_cast<const float*>(bytes.data());
-    // Partial sums that are sent from scratch memory belong to no cell.
-    const std::ptrdiff_t begin = first - vectors[worker].data();
-    if (begin < 0 || begin >= static_cast<std::ptrdiff_t>(vectors[worker].size())) return;
-    for (std::size_t i = 0; i < bytes.size() / sizeof(float); ++i) {
-      sent.emplace(worker, static_cast<std::size_t>(begin) + i);
-    }
-  });
-  const auto snapshot = [&] {
-    if (cluster.loop().now() > Time(0))
-      result.iterations.push_back({vectors, std::exchange(sent, {})});
-  };
-  cluster.loop().before_time_moves(snapshot);
-  cluster.run(
-      [&](Comm& comm) { return exchange(comm, vectors[static_cast<std::size_t>(comm.rank())]); });
-  snapshot();
-  return result;
-}
-
-// The same exchange again and again: where all stand after each round. A round of several messages
-// takes several seconds; only its end is a mean.
-Trace trace_rounds(const Rows& start, int rounds, const Exchange& exchange) {
-  Trace result;
-  result.iterations.push_back({start, {}});
-  for (int round = 0; round < rounds; ++round) {
-    result.iterations.push_back(
-        {trace(result.iterations.back().values, exchange).iterations.back().values, {}});
-  }
-  return result;
-}
-
-// By iteration, worker and cell.
-using Visibility = std::vector<std::vector<std::vector<bool>>>;
-
-// Which cells are worth showing: a partial sum that has been sent on is of no more use where it
-// was. The same exchange, run on ones, counts how many workers a cell is the sum of.
-Visibility visible_cells(const Rows& start, const Exchange& exchange) {
-  const auto workers = start.size();
-  Rows ones(workers, std::vector<float>(start[0].size(), 1.0f));
-  const Trace counts = trace(ones, exchange);
-  std::vector<std::vector<bool>> shown(workers, std::vector<bool>(start[0].size(), true));
-  Visibility all = {shown};
-  for (std::size_t t = 1; t < counts.iterations.size(); ++t) {
-    for (std::size_t w = 0; w < workers; ++w) {
-      for (std::size_t c = 0; c < start[0].size(); ++c) {
-        const float before = counts.iterations[t - 1].values[w][c];
-        const float now = counts.iterations[t].values[w][c];
-        if (now != before) {
-          shown[w][c] = true;
-        } else if (counts.iterations[t].sent.contains({w, c}) &&
-                   now < static_cast<float>(workers)) {
-          shown[w][c] = false;
-        }
-      }
-    }
-    all.push_back(shown);
-  }
-  return all;
-}
 
 std::string worker_name(std::size_t index) {
   return index < 26 ? std::string(1, static_cast<char>('A' + index)) : fmt::format("W{}", index);
@@ -152,13 +70,14 @@ Rows parse_values(const std::string& text, int workers) {
   return vectors;
 }
 
-Visibility all_visible(const Trace& trace) {
+Visibility all_visible(const ExchangeTrace& trace) {
   const Rows& start = trace.iterations[0].values;
   return Visibility(trace.iterations.size(),
                     std::vector(start.size(), std::vector<bool>(start[0].size(), true)));
 }
 
-void print_numbers(const ExplainCommand& command, const Trace& result, const Visibility& shown) {
+void print_numbers(const ExplainCommand& command, const ExchangeTrace& result,
+                   const Visibility& shown) {
   const Rows& start = result.iterations[0].values;
   const std::size_t cells = start[0].size();
   if (command.print_json) {
@@ -227,13 +146,9 @@ std::string symbols(const std::vector<float>& coefficients, std::size_t worker,
   return below == 1 ? sum : fmt::format("({})/{}", sum, below);
 }
 
-// Averaging is linear: run on unit vectors, it shows how much of everybody's weights a worker
-// holds.
 void print_symbols(const ExplainCommand& command, int workers, int step, const Exchange& exchange) {
   const auto n = static_cast<std::size_t>(workers);
-  Rows units(n, std::vector<float>(n, 0.0f));
-  for (std::size_t i = 0; i < n; ++i) units[i][i] = 1;
-  const Trace rounds = trace_rounds(units, command.rounds, exchange);
+  const ExchangeTrace rounds = trace_shares(workers, command.rounds, exchange);
   std::vector<std::string> header = {"round"};
   for (std::size_t w = 0; w < n; ++w) header.push_back(worker_name(w));
   Table table(header);
@@ -271,7 +186,7 @@ void explain_pairwise(const ExplainCommand& command) {
     return pairwise_average(comm, kChannel, values, command.passes);
   };
   if (numbers) {
-    const Trace result = trace_rounds(start, command.rounds, exchange);
+    const ExchangeTrace result = trace_rounds(start, command.rounds, exchange);
     return print_numbers(command, result, all_visible(result));
   }
   if (std::pow(command.passes + 1, command.rounds) > 1e6) {

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,7 +11,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "report/table.h"
-#include "topology/graph.h"
+#include "topology/findings.h"
 #include "topology/mixing.h"
 #include "topology/spectrum.h"
 
@@ -27,72 +26,24 @@ struct GraphCommand {
   bool print_json = false;
 };
 
-// How many of something the workers have, a round: least, most and on average.
-struct Degree {
-  double least = 0;
-  double most = 0;
-  double mean = 0;
-};
-
-struct Findings {
-  Graph graph;
-  std::vector<Matrix> weights;  // by round
-  double contraction;
-  Degree sent;  // models a worker sends a round
-};
-
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
-// Averaged over the rounds.
-double sent_by(const Graph& graph, int rank) {
-  double sum = 0;
-  for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
-    sum += static_cast<double>(graph.tells(rank, round).size());
-  }
-  return sum / static_cast<double>(graph.rounds());
-}
-
-Findings examine(const GraphSettings& settings) {
-  Findings found{make_graph(settings), {}, 0, {}};
-  const Graph& graph = found.graph;
-  for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
-    found.weights.push_back(mixing_weights(graph, round));
-  }
-  found.contraction = contraction(found.weights);
-  found.sent.least = graph.size();
-  for (int rank = 0; rank < graph.size(); ++rank) {
-    const double sent = sent_by(graph, rank);
-    found.sent.least = std::min(found.sent.least, sent);
-    found.sent.most = std::max(found.sent.most, sent);
-    found.sent.mean += sent / graph.size();
-  }
-  return found;
-}
 
 std::string_view weights_name(const Graph& graph) {
   return graph.symmetric() ? "Metropolis" : "plain mean";
 }
 
-std::string rounds_text(const Findings& found) {
+std::string rounds_text(const GraphFindings& found) {
   const auto rounds = rounds_to_shrink_tenfold(found.contraction, found.graph.rounds());
   return rounds ? format_count(static_cast<double>(*rounds)) : "never";
 }
 
-std::string gap_text(const Findings& found) { return fmt::format("{:.4g}", 1 - found.contraction); }
-
-std::string degree_text(const Degree& degree) {
-  return degree.least == degree.most ? fmt::format("{:.4g}", degree.most)
-                                     : fmt::format("{:.4g} to {:.4g}", degree.least, degree.most);
+std::string gap_text(const GraphFindings& found) {
+  return fmt::format("{:.4g}", 1 - found.contraction);
 }
 
-// Do the workers agree on the mean of all, or are some heard more than others?
-bool keeps_the_mean(const Matrix& weights) {
-  for (std::size_t k = 0; k < weights.size(); ++k) {
-    double sum = 0;
-    for (const auto& row : weights) sum += row[k];
-    if (std::abs(sum - 1) > 1e-9) return false;
-  }
-  return true;
+std::string sent_text(const GraphFindings::Sent& sent) {
+  return sent.least == sent.most ? fmt::format("{:.4g}", sent.most)
+                                 : fmt::format("{:.4g} to {:.4g}", sent.least, sent.most);
 }
 
 // The weights of those a worker hears; one number where all weigh the same.
@@ -109,7 +60,7 @@ std::string heard_text(std::span<const int> heard) {
   return heard.empty() ? "nobody" : fmt::format("{}", fmt::join(heard, ", "));
 }
 
-Table who_hears_whom(const Findings& found) {
+Table who_hears_whom(const GraphFindings& found) {
   Table table({"worker", "hears", "each weighs", "itself"});
   for (int rank = 0; rank < found.graph.size(); ++rank) {
     const auto heard = found.graph.hears(rank);
@@ -152,7 +103,7 @@ Table degrees(const Graph& graph) {
   return table;
 }
 
-nlohmann::json summary(const std::string& name, const Findings& found) {
+nlohmann::json summary(const std::string& name, const GraphFindings& found) {
   const auto rounds = rounds_to_shrink_tenfold(found.contraction, found.graph.rounds());
   return {{"graph", name},
           {"workers", found.graph.size()},
@@ -167,7 +118,7 @@ nlohmann::json summary(const std::string& name, const Findings& found) {
 }
 
 // By round and worker: whom it hears, their weights in the same order, and its own.
-nlohmann::json mixing(const Findings& found) {
+nlohmann::json mixing(const GraphFindings& found) {
   nlohmann::json rounds = nlohmann::json::array();
   for (std::uint64_t round = 0; round < found.graph.rounds(); ++round) {
     nlohmann::json workers = nlohmann::json::array();
@@ -187,7 +138,7 @@ nlohmann::json mixing(const Findings& found) {
 
 void show_one(const GraphCommand& command) {
   const GraphSettings& settings = command.settings;
-  const Findings found = examine(settings);
+  const GraphFindings found = examine(settings);
   const Graph& graph = found.graph;
   if (command.print_json) {
     nlohmann::json row = summary(settings.name, found);
@@ -201,13 +152,13 @@ void show_one(const GraphCommand& command) {
   fmt::print("{}\n", table.text());
   fmt::print("Weights: {}{}.\n", weights_name(graph),
              graph.symmetric() ? "" : " of a worker and those it hears");
-  if (!std::ranges::all_of(found.weights, keeps_the_mean)) {
+  if (!found.keeps_the_mean) {
     fmt::print("The workers agree, but not on the mean: some are heard more than others.\n");
   }
   fmt::print("Spectral gap: {}; in the long run a round leaves {:.4g} of the spread.\n",
              gap_text(found), found.contraction);
   fmt::print("Rounds to shrink the spread tenfold: {}.\n", rounds_text(found));
-  fmt::print("Models a worker sends a round: {}{}.\n", degree_text(found.sent),
+  fmt::print("Models a worker sends a round: {}{}.\n", sent_text(found.sent),
              found.sent.least == found.sent.most
                  ? ""
                  : fmt::format(", {:.4g} on average", found.sent.mean));
@@ -224,10 +175,10 @@ void list_all(const GraphCommand& command) {
        {"window", "closed-ring", "exponential", "static-exponential", "tree", "star", "mesh"}) {
     GraphSettings settings = command.settings;
     settings.name = name;
-    const Findings found = examine(settings);
+    const GraphFindings found = examine(settings);
     list.push_back(summary(name, found));
-    table.add({name, degree_text(found.sent), std::string(weights_name(found.graph)),
-               gap_text(found), rounds_text(found)});
+    table.add({name, sent_text(found.sent), std::string(weights_name(found.graph)), gap_text(found),
+               rounds_text(found)});
   }
   if (command.print_json) {
     fmt::print("{}\n", list.dump());

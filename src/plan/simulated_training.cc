@@ -5,12 +5,12 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "runtime/all.h"
 #include "server/server.h"
 #include "sim/cluster.h"
+#include "strategy/dealer.h"
 #include "strategy/groups.h"
 #include "strategy/server_plan.h"
-#include "strategy/strategy.h"
+#include "strategy/step.h"
 
 namespace starling {
 
@@ -82,51 +82,48 @@ class Simulation {
     std::vector<float>& weights = result_.weights[rank];
     std::vector<float> gradients(training_.elements);
     weights.assign(training_.elements, comm.rank() == 0 ? 0.0f : 9.0f);
+    const Replica replica{weights, gradients};
+    const std::vector<Bucket> buckets = make_buckets(replica, parameters(), 0);
     Workload workload;
-    for (int i = 0; i < training_.buckets; ++i) {
-      workload.buckets.push_back(part(training_.elements,
-                                      static_cast<std::size_t>(training_.buckets),
-                                      static_cast<std::size_t>(i)));
-    }
+    workload.buckets = ranges_of(buckets);
     workload.batches = training_.batches;
     workload.batches_per_epoch = training_.batches_per_epoch;
-    const std::vector<Range> buckets = workload.buckets;
-    const auto strategy = make_strategy(training_.settings, comm, std::move(workload));
-    const Replica replica{weights, gradients};
+    const auto strategy = make_strategy(training_.settings, comm, workload);
+    const auto dealer = make_dealer(training_.settings, comm, workload, *strategy);
+    Step step(*strategy, replica, buckets);
     co_await strategy->start(replica);
     result_.start = std::max(result_.start, comm.loop().now());
 
-    std::optional<std::uint64_t> batch;
     while (true) {
-      Task<std::uint64_t> next = strategy->next_batch(batch);
-      batch = co_await next;
-      if (*batch >= training_.batches) break;
-      if (strategy->rests()) {
-        co_await strategy->after_update(replica);
-        continue;
+      Task<std::optional<std::uint64_t>> next = dealer->next();
+      const std::optional<std::uint64_t> batch = co_await next;
+      if (!batch) break;
+      const bool works = !strategy->rests();
+      if (works) {
+        result_.order[rank].push_back(*batch);
+        for (std::size_t i = 0; i < gradients.size(); ++i) {
+          gradients[i] = weights[i] - simulated_target(i) + simulated_noise(training_, *batch, i);
+        }
+        co_await sleep_until(comm.loop(), comm.loop().now() + compute_time(comm.rank(), *batch));
       }
-      result_.order[rank].push_back(*batch);
-      for (std::size_t i = 0; i < gradients.size(); ++i) {
-        gradients[i] = weights[i] - simulated_target(i) + simulated_noise(training_, *batch, i);
-      }
-      co_await sleep_until(comm.loop(), comm.loop().now() + compute_time(comm.rank(), *batch));
-      std::vector<Task<>> exchanges;
-      for (std::size_t i = 0; i < buckets.size(); ++i) {
-        const auto of = [&](std::vector<float>& values) {
-          return std::span<float>(values).subspan(buckets[i].begin, buckets[i].size());
-        };
-        exchanges.push_back(strategy->after_backward(
-            {static_cast<int>(i), buckets[i], of(gradients), of(weights)}));
-      }
-      co_await all(std::move(exchanges));
-      if (!strategy->updates_weights()) descend(weights, gradients);
-      co_await strategy->after_update(replica);
+      dealer->look_ahead();
+      Task<bool> taken = step.take([&] { descend(weights, gradients); });
+      co_await taken;
+      if (!works) continue;
       ++result_.batches[rank];
       result_.time = std::max(result_.time, comm.loop().now());
     }
     co_await strategy->finish(replica);
     if (const MixReport* report = strategy->mix_report()) result_.mixing += *report;
     if (!result_.server) result_.server = strategy->server_report();
+  }
+
+  // As many of the same size as there are to be buckets.
+  std::vector<Range> parameters() const {
+    const auto count = static_cast<std::size_t>(training_.buckets);
+    std::vector<Range> ranges;
+    for (std::size_t i = 0; i < count; ++i) ranges.push_back(part(training_.elements, count, i));
+    return ranges;
   }
 
   void descend(std::vector<float>& weights, const std::vector<float>& gradients) const {

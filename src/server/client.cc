@@ -102,21 +102,6 @@ Task<WeightsHeader> ServerClient::next_eager(std::size_t key, std::span<float> i
   co_return header;
 }
 
-Task<std::uint64_t> ServerClient::work() {
-  ControlRequest request;
-  request.kind = ControlRequest::Kind::work;
-  WorkReply reply;
-  co_await group_.send(options_.first_server, kRequestChannel, object_bytes(request));
-  co_await group_.receive(options_.first_server, kReplyChannel, object_bytes(reply));
-  co_return reply.unit;
-}
-
-Task<> ServerClient::stop() {
-  ControlRequest request;
-  request.kind = ControlRequest::Kind::stop;
-  co_await group_.send(options_.first_server, kRequestChannel, object_bytes(request));
-}
-
 Task<ServerReport> ServerClient::done() {
   co_await tell_all(ControlRequest::Kind::done);
   ServerReport total;

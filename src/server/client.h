@@ -53,9 +53,6 @@ class ServerClient {
   void adopt(std::size_t key, const WeightsHeader& weights) { held_[key] = weights; }
   const WeightsHeader& held(std::size_t key) const { return held_[key]; }
 
-  // What to do next (Clerk::kNoMore: nothing), and a request that nobody do any more.
-  Task<std::uint64_t> work();
-  Task<> stop();
   // No more pushes; waits for everybody else's last and returns what all servers have seen. For as
   // long as others push, something comes in from every server at least once a second.
   Task<ServerReport> done();

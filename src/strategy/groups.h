@@ -2,6 +2,9 @@
 // it says is not heard by another.
 #pragma once
 
+#include <numeric>
+#include <vector>
+
 #include "runtime/group.h"
 
 namespace starling {
@@ -14,6 +17,7 @@ enum class GroupNumber : std::uint32_t {
   survivors,    // the workers: who is left agrees on the final model
   serving,      // everybody: workers and servers
   team,         // the workers that share a proxy
+  dealing,      // the same: what work they do
   generations,  // those who are left, as often as somebody is lost: from this number on
 };
 
@@ -23,5 +27,12 @@ inline Group apart(Group group, GroupNumber number) {
 
 // Where workers and servers meet.
 inline Group serving_group(Comm& comm) { return apart(comm, GroupNumber::serving); }
+
+// The workers that share a proxy, which is the first of them, with this one.
+inline Group team_of(Group workers, int size, GroupNumber number) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), workers.rank() / size * size);
+  return Group(workers.comm(), ranks, static_cast<std::uint32_t>(number));
+}
 
 }  // namespace starling

@@ -25,10 +25,13 @@ class MixStrategy : public Strategy {
       : Strategy(group),
         settings_(settings),
         in_step_(mixes_in_step(settings)),
-        batches_(workload.batches),
         mixing_(make_mixing(mixing_settings(settings), apart(group, GroupNumber::mixing),
                             workload.own_samples)),
         schedule_(schedule_options(settings), coin()) {
+    if (!in_step_) {
+      progress_.emplace(apart(group, GroupNumber::progress), workload.batches,
+                        progress_stride(workload.batches));
+    }
     if (settings.schedule != "bounded") return;
     const Neighbourhood all(graph_settings(settings), group.rank());
     for (std::uint64_t round = 0; round < all.rounds(); ++round) {
@@ -40,9 +43,6 @@ class MixStrategy : public Strategy {
   Task<> start(Replica replica) override {
     co_await Strategy::start(replica);
     co_await mixing_->start(replica.weights);
-    if (!in_step_) {
-      progress_.emplace(apart(group_, GroupNumber::progress), batches_, progress_stride());
-    }
     mixed_at_ = group_.loop().now();
   }
 
@@ -55,7 +55,7 @@ class MixStrategy : public Strategy {
     ++steps_;
     mixing_->set_clock(steps_);
     mixing_->attend(replica.weights);
-    if (progress_) progress_->did(steps_);
+    if (progress_) progress_->did(steps_ * batches_per_step());
     if (schedule_.due()) co_await round(replica.weights);
     if (settings_.schedule == "bounded") co_await until_others_are_near();
   }
@@ -77,29 +77,7 @@ class MixStrategy : public Strategy {
     }
   }
 
-  // Who has done its share takes batches from where the flock is on the whole.
-  Task<std::uint64_t> next_batch(std::optional<std::uint64_t> before) override {
-    if (!progress_ || batches_ == 0) {
-      Task<std::uint64_t> own = Strategy::next_batch(before);
-      co_return co_await own;
-    }
-    if (progress_->over()) {
-      progress_->end();
-      co_return kNoBatch;
-    }
-    const auto workers = static_cast<std::uint64_t>(group_.size());
-    const auto rank = static_cast<std::uint64_t>(group_.rank());
-    const std::uint64_t own = steps_ * workers + rank;
-    if (own < batches_) co_return own;
-    const std::uint64_t whole = progress_->done_by_all() / workers * workers;
-    co_return std::min(whole + (rank + steps_) % workers, batches_ - 1);
-  }
-
-  Task<> stop() override {
-    if (progress_) progress_->end();
-    co_return;
-  }
-
+  Progress* progress() override { return progress_ ? &*progress_ : nullptr; }
   bool in_step() const override { return in_step_; }
   bool rests() const override { return !mixing_->takes_part(round_); }
   const MixReport* mix_report() const override { return &mixing_->report(); }
@@ -111,11 +89,16 @@ class MixStrategy : public Strategy {
                     : Random{seed, 0xc014, static_cast<std::uint64_t>(group_.rank())};
   }
 
+  std::uint64_t batches_per_step() const {
+    return static_cast<std::uint64_t>(settings_.backward_passes);
+  }
+
   // Often enough that they end together, give or take a hundredth, and within the bound.
-  std::uint64_t progress_stride() const {
-    std::uint64_t stride = batches_ / static_cast<std::uint64_t>(group_.size()) / 100;
+  std::uint64_t progress_stride(std::uint64_t batches) const {
+    std::uint64_t stride = batches / static_cast<std::uint64_t>(group_.size()) / 100;
     if (settings_.schedule == "bounded") {
-      stride = std::min(stride, static_cast<std::uint64_t>(settings_.ahead_bound) / 2);
+      const auto bound = static_cast<std::uint64_t>(settings_.ahead_bound) * batches_per_step();
+      stride = std::min(stride, bound / 2);
     }
     return std::max<std::uint64_t>(1, stride);
   }
@@ -155,7 +138,7 @@ class MixStrategy : public Strategy {
   Task<> until_others_are_near() {
     const auto bound = static_cast<std::uint64_t>(settings_.ahead_bound);
     while (!progress_->over()) {
-      const std::uint64_t slowest = progress_->slowest_of(neighbours_);
+      const std::uint64_t slowest = progress_->slowest_of(neighbours_) / batches_per_step();
       if (steps_ <= slowest || steps_ - slowest <= bound) co_return;
       co_await progress_->news().rung();
     }
@@ -163,7 +146,6 @@ class MixStrategy : public Strategy {
 
   Settings settings_;
   bool in_step_;
-  std::uint64_t batches_;
   std::unique_ptr<Mixing> mixing_;
   Schedule schedule_;
   std::vector<int> neighbours_;  // whom we may not be too far ahead of

@@ -34,8 +34,10 @@ Progress::Progress(Group group, std::uint64_t batches, std::uint64_t stride)
 }
 
 void Progress::did(std::uint64_t own_batches) {
-  done_[static_cast<std::size_t>(group_.rank())] = own_batches;
-  if (own_batches % stride_ == 0) moved_.ring();
+  std::uint64_t& own = done_[static_cast<std::size_t>(group_.rank())];
+  const bool far = own / stride_ != own_batches / stride_;
+  own = own_batches;
+  if (far) moved_.ring();
 }
 
 std::uint64_t Progress::done_by_all() const {

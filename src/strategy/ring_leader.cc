@@ -34,7 +34,7 @@ class RingLeaderStrategy : public Strategy {
     own_ = bucket.gradients;
     co_await complete_step();
     std::copy_n(mean_.begin(), bucket.gradients.size(), bucket.gradients.begin());
-    stopped_ = stopped_ || mean_.back() > 0;
+    stop_vote_.decided = stop_vote_.decided || mean_.back() > 0;
   }
 
   // All have the same model; they part when all have completed the last step.
@@ -46,15 +46,7 @@ class RingLeaderStrategy : public Strategy {
     }
   }
 
-  Task<std::uint64_t> next_batch(std::optional<std::uint64_t> before) override {
-    Task<std::uint64_t> next = Strategy::next_batch(before);
-    const std::uint64_t batch = co_await next;
-    co_return stopped_ ? kNoBatch : batch;
-  }
-  Task<> stop() override {
-    wants_stop_ = true;
-    co_return;
-  }
+  StopVote* stop_vote() override { return &stop_vote_; }
   bool in_step() const override { return false; }
 
  private:
@@ -138,7 +130,7 @@ class RingLeaderStrategy : public Strategy {
   Task<> exchange() {
     work_.resize(own_.size() + 1);
     std::ranges::copy(own_, work_.begin());
-    work_.back() = wants_stop_ ? 1.0f : 0.0f;
+    work_.back() = stop_vote_.wanted ? 1.0f : 0.0f;
     const int self = alive_.rank();
     const bool first = self == alive_.ring(leader_ + 1);  // behind the leader
     const bool leads = self == leader_;
@@ -175,8 +167,7 @@ class RingLeaderStrategy : public Strategy {
   // The sum on its way, and the last step's mean for whoever lacks it. One more element carries the
   // wish to stop to all in the same step.
   std::vector<float> work_, mean_;
-  bool wants_stop_ = false;
-  bool stopped_ = false;
+  StopVote stop_vote_;
 };
 
 }  // namespace

@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "exchange/collectives.h"
@@ -40,7 +39,7 @@ class ServerStrategy : public Strategy {
         settings_(settings),
         workload_(std::move(workload)),
         serving_group_(serving_group(workers.comm())),
-        team_(team_of(workers, group_size(settings))),
+        team_(team_of(workers, group_size(settings), GroupNumber::team)),
         push_every_(static_cast<std::uint64_t>(settings.push_every)),
         fetch_every_(static_cast<std::uint64_t>(settings.fetch_every)),
         fetches_last_(settings.gate == "value") {
@@ -89,7 +88,6 @@ class ServerStrategy : public Strategy {
       conclude(bucket.gradients, Reduction::mean, team_.size());
     }
     if (is_proxy()) {
-      if (bucket.index == 0 && hands_out_work_) ask_for_work();
       const auto [first, last] = keys_of(bucket.range);
       co_await lanes_->take(first, last,
                             [this, bucket](std::size_t key) { return step(key, bucket); });
@@ -134,25 +132,6 @@ class ServerStrategy : public Strategy {
     co_await broadcast(team_, weights_channel(), parameters, 0);
   }
 
-  // A unit of work is one batch for each worker of the group.
-  Task<std::uint64_t> next_batch(std::optional<std::uint64_t>) override {
-    hands_out_work_ = true;
-    if (is_proxy()) {
-      if (!asking_) ask_for_work();
-      Running& asking = *asking_;
-      co_await asking;
-      asking_.reset();
-    }
-    co_await broadcast(team_, weights_channel(), object_bytes(unit_), 0);
-    if (unit_ == Clerk::kNoMore) co_return kNoBatch;
-    co_return unit_* static_cast<std::uint64_t>(team_.size()) +
-        static_cast<std::uint64_t>(team_.rank());
-  }
-
-  Task<> stop() override {
-    if (is_proxy()) co_await client_->stop();
-  }
-
   // Not in a group, whose members have the same weights, nor with a lag: what is under way is
   // newer.
   Task<> catch_up(Replica replica) override {
@@ -178,11 +157,6 @@ class ServerStrategy : public Strategy {
     std::optional<Running> running;
   };
 
-  static Group team_of(Group workers, int size) {
-    std::vector<int> ranks(static_cast<std::size_t>(size));
-    std::iota(ranks.begin(), ranks.end(), workers.rank() / size * size);
-    return Group(workers.comm(), ranks, static_cast<std::uint32_t>(GroupNumber::team));
-  }
   bool is_proxy() const { return team_.rank() == 0; }
   const std::vector<Key>& keys() const { return client_->keys(); }
   std::span<float> of_key(std::span<float> parameters, std::size_t key) const {
@@ -317,12 +291,6 @@ class ServerStrategy : public Strategy {
     }
   }
 
-  void ask_for_work() { asking_.emplace(receive_work()); }
-  Task<> receive_work() {
-    Task<std::uint64_t> work = client_->work();
-    unit_ = co_await work;
-  }
-
   Settings settings_;
   Workload workload_;
   Group serving_group_;
@@ -339,10 +307,6 @@ class ServerStrategy : public Strategy {
   std::optional<Lanes> lanes_;
   std::vector<std::deque<Flight>> pipelines_;
   std::vector<Follower> followers_;
-
-  bool hands_out_work_ = false;
-  std::uint64_t unit_ = 0;
-  std::optional<Running> asking_;
   std::optional<ServerReport> report_;
 };
 

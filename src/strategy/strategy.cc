@@ -38,13 +38,6 @@ Task<> Strategy::finish(Replica replica) {
                    Reduction::mean);
 }
 
-Task<std::uint64_t> Strategy::next_batch(std::optional<std::uint64_t> before) {
-  const auto rank = static_cast<std::uint64_t>(group_.rank());
-  co_return before ? *before + static_cast<std::uint64_t>(group_.size()) : rank;
-}
-
-Task<> Strategy::stop() { co_return; }
-
 Task<> Strategy::catch_up(Replica) { co_return; }
 
 std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm, Workload workload) {

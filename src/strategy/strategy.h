@@ -1,6 +1,7 @@
 // A strategy is what a worker does with its replica around a step. Central strategies act on
 // gradients between the backward pass and the update; decentral ones act on weights after it. The
-// built-in trainer, a user's own loop and the simulator call the same hooks.
+// step (strategy/step.h) calls its hooks, in the built-in trainer, a user's own loop and the
+// simulator alike.
 #pragma once
 
 #include <memory>
@@ -35,6 +36,7 @@ struct Bucket {
   std::span<float> weights;
   // What the gradient is the product of, where the bucket is a dense layer's matrix.
   std::optional<Factors> factors = std::nullopt;
+  Range parameters = {};  // which it holds
 };
 
 // What is known beforehand of a run. A user's own loop needs neither batches nor epochs.
@@ -43,6 +45,14 @@ struct Workload {
   std::uint64_t batches = 0;  // of all workers together
   std::uint64_t batches_per_epoch = 1;
   std::uint64_t own_samples = 1;  // that only this worker has
+};
+
+class Progress;
+
+// A wish to stop that reaches all workers in the same step.
+struct StopVote {
+  bool wanted = false;   // by this worker
+  bool decided = false;  // for all
 };
 
 class Strategy {
@@ -61,13 +71,6 @@ class Strategy {
   // Agrees on the final model: the mean of all.
   virtual Task<> finish(Replica replica);
 
-  // Which batch, counted over all workers, this one takes after the one before; kNoBatch: none.
-  virtual Task<std::uint64_t> next_batch(std::optional<std::uint64_t> before);
-  static constexpr std::uint64_t kNoBatch = ~std::uint64_t{0};
-  // Asks all workers to stop soon. Nothing to do where all come to the same conclusion by
-  // themselves.
-  virtual Task<> stop();
-
   // For a worker that has done something else for a while: takes in what the others have done
   // meanwhile.
   virtual Task<> catch_up(Replica replica);
@@ -80,6 +83,10 @@ class Strategy {
   virtual bool updates_weights() const { return false; }
   // Whether this worker does nothing in the step that comes.
   virtual bool rests() const { return false; }
+  // How far everybody is, where nobody waits for anybody: by this a dealer deals out batches.
+  virtual Progress* progress() { return nullptr; }
+  // What carries a dealer's wish to stop to all, where they go step by step but not to the end.
+  virtual StopVote* stop_vote() { return nullptr; }
   // What this worker has seen of others' models, where weights are mixed.
   virtual const MixReport* mix_report() const { return nullptr; }
   // What the servers have seen, where there are any and once they are done.

@@ -49,14 +49,19 @@ Dist::Dist(Model model, Settings settings, Job job, Workload workload)
     : settings_(std::move(settings)), session_(std::move(job)), model_(std::move(model)) {
   const auto slow = slow_worker(settings_);
   if (slow && slow->who == rank()) slowness_ = slow->factor;
-  workload.buckets = make_buckets();
+  std::vector<Bucket> buckets = make_buckets();
+  workload.buckets = ranges_of(buckets);
   strategy_ = make_strategy(settings_, comm(), std::move(workload));
+  step_.emplace(*strategy_, model_.replica(), std::move(buckets), settings_.backward_passes,
+                Step::Driver{[this](Bucket& bucket) { collect(bucket); },
+                             [this](const char* what, Task<> task) {
+                               return within_timeout(what, std::move(task));
+                             }});
   watch_backward();
   run("agreeing on the first weights", strategy_->start(model_.replica()));
   // Others may go on without us; they must not wait for us if we end before our time.
   comm().owe_a_finish(survives_losses(settings_));
   report_event(this->job(), {{"event", "joined"}});
-  computing_since_ = loop().now();
 }
 
 Dist::~Dist() { *self_ = nullptr; }
@@ -69,39 +74,15 @@ bool Dist::leads() {
   return true;
 }
 
-// From the last parameter to the first, which is about the order in which their gradients become
-// known.
-std::vector<Range> Dist::make_buckets() {
-  std::size_t enough = static_cast<std::size_t>(settings_.bucket_kb) * 1000 / sizeof(float);
-  if (wants_one_bucket(settings_)) enough = model_.replica().gradients.size();
-  if (settings_.factors) enough = 0;  // a bucket for each parameter
-  const Replica replica = model_.replica();
-  std::vector<Range> ranges, parameters;
-  for (std::size_t i = model_.model().parameters.size(); i-- > 0;) {
-    const Range range = model_.range(i);
-    if (ranges.empty() || ranges.back().size() >= enough) {
-      ranges.push_back(range);
-      parameters.push_back({i, i + 1});
-    }
-    ranges.back().begin = range.begin;
-    parameters.back().begin = i;
-  }
-  buckets_ = std::vector<BucketState>(ranges.size());
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    buckets_[i].bucket = {static_cast<int>(i), ranges[i],
-                          replica.gradients.subspan(ranges[i].begin, ranges[i].size()),
-                          replica.weights.subspan(ranges[i].begin, ranges[i].size())};
-    buckets_[i].parameters = parameters[i];
-    buckets_[i].missing = parameters[i].size();
-  }
-  has_gradient_.assign(model_.model().parameters.size(), false);
+std::vector<Bucket> Dist::make_buckets() {
   if (settings_.factors) {
-    for (const auto& [parameter, trace] : model_.model().dense) {
-      buckets_[buckets_.size() - 1 - parameter].dense = trace.get();
-      trace->enabled = true;
-    }
+    for (const auto& [parameter, trace] : model_.model().dense) trace->enabled = true;
   }
-  return ranges;
+  std::vector<Range> parameters;
+  for (std::size_t i = 0; i < model_.model().parameters.size(); ++i) {
+    parameters.push_back(model_.range(i));
+  }
+  return starling::make_buckets(model_.replica(), parameters, full_bucket(settings_));
 }
 
 // The autograd engine tells when a parameter's gradient is there. On the CPU it does so in the
@@ -111,40 +92,26 @@ std::vector<Range> Dist::make_buckets() {
 void Dist::watch_backward() {
   self_ = std::make_shared<Dist*>(this);
   if (size() == 1) return;
-  for (BucketState& bucket : buckets_) {
-    for (std::size_t i = bucket.parameters.begin; i < bucket.parameters.end; ++i) {
-      auto accumulator =
-          torch::autograd::impl::grad_accumulator(model_.model().parameters[i].second);
-      accumulator->add_post_hook(std::make_unique<BackwardHook>([self = self_, &bucket, i] {
-        if (*self != nullptr) (*self)->gradient_ready(bucket, i);
-      }));
-      accumulators_.push_back(std::move(accumulator));  // autograd itself holds it only weakly
-    }
+  for (std::size_t i = 0; i < model_.model().parameters.size(); ++i) {
+    auto accumulator = torch::autograd::impl::grad_accumulator(model_.model().parameters[i].second);
+    accumulator->add_post_hook(std::make_unique<BackwardHook>([self = self_, i] {
+      if (*self != nullptr) (*self)->gradient_ready(i);
+    }));
+    accumulators_.push_back(std::move(accumulator));  // autograd itself holds it only weakly
   }
 }
 
-// A backward pass adds up what a parameter is used for and announces it once, so whoever comes
-// again is of another backward(). That does no harm as long as nothing has been sent.
-void Dist::gradient_ready(BucketState& bucket, std::size_t parameter) {
-  if (last_pass()) {
-    if (bucket.running) {
-      throw Error(fmt::format("a second backward() in a step changed the gradient of {}, which is "
-                              "on its way to the other workers",
-                              model_.model().parameters[parameter].first),
-                  "add the losses up for one backward(), or call step() after each and set "
-                  "--backward-passes");
-    }
-    if (!has_gradient_[parameter]) --bucket.missing;
-    has_gradient_[parameter] = true;
-    if (bucket.missing == 0) start(bucket);
-  }
+void Dist::gradient_ready(std::size_t parameter) {
+  step_->gradient_ready(parameter, model_.model().parameters[parameter].first);
   loop().poll();
 }
 
-void Dist::start(BucketState& bucket) {
+void Dist::collect(Bucket& bucket) {
   model_.reclaim_gradients(bucket.parameters);
-  bucket.bucket.factors = bucket.dense == nullptr ? std::nullopt : bucket.dense->factors();
-  bucket.running.emplace(strategy_->after_backward(bucket.bucket));
+  if (!settings_.factors) return;  // else it is one parameter, perhaps the matrix of a dense layer
+  for (const auto& [parameter, trace] : model_.model().dense) {
+    if (parameter == bucket.parameters.begin) bucket.factors = trace->factors();
+  }
 }
 
 // A worker that is to be slow waits after the backward pass for as long as it would then have
@@ -156,71 +123,44 @@ void Dist::slow_down() {
   loop().run(sleep_until(loop(), loop().now() + idle));
 }
 
-Task<> Dist::all_buckets() {
-  for (BucketState& bucket : buckets_) {
-    Running& running = *bucket.running;
-    co_await running;
-  }
-}
-
 bool Dist::step(torch::optim::Optimizer& optimizer) {
-  if (!last_pass()) {
-    ++pass_;
-    return false;
+  if (step_->last_pass()) {
+    comm().timeline().add(
+        {Timeline::Kind::compute, "forward and backward", computing_since_, loop().now()});
+    slow_down();
   }
-  comm().timeline().add(
-      {Timeline::Kind::compute, "forward and backward", computing_since_, loop().now()});
-  slow_down();
-  // A parameter that the loss did not depend on has not been announced; its bucket starts now.
-  for (BucketState& bucket : buckets_) {
-    if (!bucket.running) start(bucket);
-  }
-  run("the exchange of gradients", all_buckets());
-  for (BucketState& bucket : buckets_) {
-    bucket.running.reset();
-    bucket.missing = bucket.parameters.size();
-    if (bucket.dense != nullptr) bucket.dense->forget();
-  }
-  has_gradient_.assign(has_gradient_.size(), false);
-  if (!strategy_->updates_weights()) {
+  const bool taken = loop().run(step_->take([&] {
     const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
     optimizer.step();
-  }
-  run("the exchange of weights", strategy_->after_update(model_.replica()));
-  model_.zero_gradients();
-  pass_ = 0;
+  }));
+  if (!taken) return false;
+  for (const auto& [parameter, trace] : model_.model().dense) trace->forget();
   computing_since_ = loop().now();
   return true;
-}
-
-std::uint64_t Dist::next_batch(std::optional<std::uint64_t> before) {
-  std::uint64_t batch = 0;
-  run("asking for work", ask_for_batch(before, batch));
-  computing_since_ = loop().now();
-  return batch;
-}
-
-Task<> Dist::ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& batch) {
-  Task<std::uint64_t> next = strategy_->next_batch(before);
-  batch = co_await next;
 }
 
 void Dist::finish() {
   // Where nobody waits for anybody, others may still have much to do.
   const char* const what = "agreeing on the final model";
-  wait(what, with_patience(comm(), job().timeout, what, strategy_->finish(model_.replica())));
+  Task<> finish = strategy_->finish(model_.replica());
+  loop().run(timed(what, with_patience(comm(), job().timeout, what, std::move(finish))));
   comm().owe_a_finish(false);
 }
 
 void Dist::run(const char* what, Task<> task) {
-  wait(what, within(loop(), loop().now() + job().timeout, what, std::move(task)));
+  loop().run(within_timeout(what, std::move(task)));
+  computing_since_ = loop().now();
 }
 
-void Dist::wait(const char* what, Task<> task) {
+Task<> Dist::within_timeout(const char* what, Task<> task) {
+  return timed(what, within(loop(), loop().now() + job().timeout, what, std::move(task)));
+}
+
+Task<> Dist::timed(const char* what, Task<> task) {
   const auto waiting = comm().record(Timeline::Kind::wait, what);
   const Time begin = loop().now();
   const Time worked = TcpLoop::processor_time();
-  loop().run(std::move(task));
+  co_await task;
   exchanging_ += loop().now() - begin;
   moving_bytes_ += TcpLoop::processor_time() - worked;
 }

@@ -21,7 +21,7 @@
 
 #include "job/session.h"
 #include "strategy/settings.h"
-#include "strategy/strategy.h"
+#include "strategy/step.h"
 #include "train/flat_model.h"
 
 namespace starling {
@@ -48,8 +48,6 @@ class Dist {
   Strategy& strategy() { return *strategy_; }
   // The lowest rank that is left, which speaks for all. Throws CutOff if this one must not.
   bool leads();
-  std::uint64_t next_batch(std::optional<std::uint64_t> before);
-  void stop_all() { run("asking all to stop", strategy_->stop()); }
   TcpComm& comm() { return session_.comm(); }
   // For what they do together beside the strategy.
   Group workers() {
@@ -59,40 +57,29 @@ class Dist {
   FlatModel& model() { return model_; }
   const Settings& settings() const { return settings_; }
   const Job& job() const { return session_.job(); }
-  // Drives a task under the job's timeout and counts the time as spent in exchanges.
+  // Drives a task under the job's timeout and counts the time as spent in exchanges, not in
+  // computing.
   void run(const char* what, Task<> task);
   Time exchanging() const { return exchanging_; }
   // The part of it in which this worker moved and reduced bytes; the rest it waited for others.
   Time moving_bytes() const { return moving_bytes_; }
 
  private:
-  struct BucketState {
-    Bucket bucket;
-    Range parameters;             // which it holds
-    DenseTrace* dense = nullptr;  // if it is the matrix of a dense layer
-    std::size_t missing = 0;      // how many of them have no gradient yet in this step
-    std::optional<Running> running;
-  };
-
-  std::vector<Range> make_buckets();
+  std::vector<Bucket> make_buckets();
   void watch_backward();
-  void gradient_ready(BucketState& bucket, std::size_t parameter);
-  void start(BucketState& bucket);
+  void gradient_ready(std::size_t parameter);
+  void collect(Bucket& bucket);
   void slow_down();
-  void wait(const char* what, Task<> task);
-  Task<> ask_for_batch(std::optional<std::uint64_t> before, std::uint64_t& batch);
-  Task<> all_buckets();
-  bool last_pass() const { return pass_ + 1 >= settings_.backward_passes; }
+  Task<> within_timeout(const char* what, Task<> task);
+  Task<> timed(const char* what, Task<> task);
 
   Settings settings_;
   Session session_;
   FlatModel model_;
   std::unique_ptr<Strategy> strategy_;
-  std::vector<BucketState> buckets_;
-  std::vector<bool> has_gradient_;  // each parameter, in this step
+  std::optional<Step> step_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::shared_ptr<Dist*> self_;  // what the hooks look at; they may outlive us
-  int pass_ = 0;
   Time exchanging_{0}, moving_bytes_{0};
   double slowness_ = 1;  // by how much this worker is slowed down on purpose
   Time computing_since_{0};

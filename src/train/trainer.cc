@@ -14,6 +14,7 @@
 #include "job/traffic.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
+#include "strategy/dealer.h"
 #include "strategy/server_plan.h"
 #include "train/batches.h"
 #include "train/dist.h"
@@ -138,6 +139,7 @@ class Trainer {
         steps_(static_cast<std::uint64_t>(
             std::llround(settings.epochs * static_cast<double>(batches_.steps_per_epoch())))),
         dist_(seeded_model(settings, job), settings, job, workload(job.rank)),
+        dealer_(make_dealer(settings, dist_.comm(), workload(job.rank), dist_.strategy())),
         optimizer_(make_optimizer(settings, dist_.model().flat_parameter())),
         traffic_(report_traffic(job, dist_.comm())) {}
 
@@ -148,12 +150,9 @@ class Trainer {
     const auto every = static_cast<std::uint64_t>(
         std::ceil(settings_.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
     std::uint64_t evaluated = 0;  // how often it was due
-    std::optional<std::uint64_t> batch;
-    while (true) {
-      batch = dist_.next_batch(batch);
+    while (const std::optional<std::uint64_t> batch = next_batch()) {
       const std::uint64_t step = *batch / workers();
-      const bool over = step >= steps_;
-      const std::uint64_t due = every > 0 && !over ? step / every : 0;
+      const std::uint64_t due = every > 0 ? step / every : 0;
       if (due > evaluated) {
         evaluated = due;
         evaluate();
@@ -162,10 +161,9 @@ class Trainer {
         }
         const bool reached = target && accuracy_ >= *target;
         if (reached && in_step()) break;
-        if (reached) dist_.stop_all();
+        if (reached) dist_.run("asking all to stop", dealer_->stop());
         stopping_ = reached;
       }
-      if (over) break;
       train_step(*batch);
       step_ = step + 1;
       report_progress();
@@ -197,6 +195,16 @@ class Trainer {
     return work;
   }
 
+  std::optional<std::uint64_t> next_batch() {
+    std::optional<std::uint64_t> batch;
+    dist_.run("asking for work", ask_for_batch(batch));
+    return batch;
+  }
+  Task<> ask_for_batch(std::optional<std::uint64_t>& batch) {
+    Task<std::optional<std::uint64_t>> next = dealer_->next();
+    batch = co_await next;
+  }
+
   void train_step(std::uint64_t number) {
     Batches::Batch batch;
     if (!dist_.strategy().rests()) {
@@ -210,6 +218,7 @@ class Trainer {
       loss_sum_ += loss.item<double>();
       ++losses_;
     }
+    dealer_->look_ahead();
     dist_.step(*optimizer_);
     samples_ += batch.indices.size();
   }
@@ -460,6 +469,7 @@ class Trainer {
   Batches batches_;
   std::uint64_t steps_;  // of each worker, if they share the work evenly
   Dist dist_;
+  std::unique_ptr<Dealer> dealer_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   Running traffic_;
 

@@ -18,7 +18,8 @@
 #include "base/error.h"
 #include "base/temporary_folder.h"
 #include "mixing/mixing.h"
-#include "strategy/strategy.h"
+#include "strategy/dealer.h"
+#include "strategy/step.h"
 #include "tests/strategy/workers.h"
 
 namespace starling {
@@ -252,24 +253,27 @@ class TrainingRun {
     Floats& weights = result_.weights[rank];
     Floats gradients(training_.elements);
     weights.assign(training_.elements, comm.rank() == 0 ? 2.0f : 9.0f);
+    const Replica replica{weights, gradients};
+    const std::vector<Range> parameters{{0, training_.elements}};
+    const std::vector<Bucket> buckets = make_buckets(replica, parameters, 0);
     Workload workload;
-    workload.buckets.push_back({0, training_.elements});
+    workload.buckets = ranges_of(buckets);
     const auto workers = static_cast<std::uint64_t>(settings.workers);
     if (training_.told_batches) workload.batches = training_.steps * workers;
     if (!training_.samples.empty()) workload.own_samples = training_.samples[rank];
     const auto strategy = make_strategy(settings, comm, workload);
-    const Replica replica{weights, gradients};
+    const auto dealer = make_dealer(settings, comm, workload, *strategy);
+    Step stepper(*strategy, replica, buckets);
     co_await strategy->start(replica);
 
     const auto slow = slow_worker(settings);
     Random random{static_cast<std::uint64_t>(settings.seed), rank, 0x7e57};
     std::uint64_t sent = comm.ledger().total(Direction::sent, Purpose::weights).payload;
-    std::optional<std::uint64_t> batch;
     for (std::uint64_t step = 1;; ++step) {
       if (training_.told_batches) {
-        Task<std::uint64_t> next = strategy->next_batch(batch);
-        batch = co_await next;
-        if (*batch >= workload.batches) break;
+        Task<std::optional<std::uint64_t>> next = dealer->next();
+        const std::optional<std::uint64_t> batch = co_await next;
+        if (!batch) break;
       } else {
         const auto end = training_.ends_after.find(comm.rank());
         if (step > (end == training_.ends_after.end() ? training_.steps : end->second)) break;
@@ -283,12 +287,13 @@ class TrainingRun {
         const double time = static_cast<double>(training_.compute.count()) * factor *
                             (1 + training_.jitter * random.uniform());
         co_await sleep_until(comm.loop(), comm.loop().now() + Time(std::llround(time)));
-        co_await strategy->after_backward({0, {0, weights.size()}, gradients, weights});
-        const auto lr = static_cast<float>(settings.lr);
-        for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= lr * gradients[i];
       }
       if (training_.on_step) training_.on_step(rank, step);
-      co_await strategy->after_update(replica);
+      Task<bool> taken = stepper.take([&] {
+        const auto lr = static_cast<float>(settings.lr);
+        for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= lr * gradients[i];
+      });
+      co_await taken;
       const std::uint64_t now = comm.ledger().total(Direction::sent, Purpose::weights).payload;
       if (now > sent) result_.sent[rank].push_back(comm.loop().now());
       sent = now;

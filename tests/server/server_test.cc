@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "server/clerk_client.h"
 #include "tests/server/scripted_workers.h"
 #include "tests/server/serve.h"
 
@@ -136,12 +137,13 @@ TEST(Silence, EndsAServerOnlyWhenNobodyHasSaidAWord) {
 // Words that are not about blocks count as well: a clerk's customers may do other things first.
 Task<> ask_for_work_now_and_then(Comm& comm) {
   ServerClient client(comm, {1, 1, false}, {{0, {0, 1}}});
+  const ClerkClient clerk(comm, 1);
   co_await client.hello({100, 100});
   const std::vector<float> weights(1);
   co_await client.put(0, weights);
   for (int i = 1; i <= 6; ++i) {
     co_await sleep_until(comm.loop(), i * 6s);
-    Task<std::uint64_t> work = client.work();
+    Task<std::uint64_t> work = clerk.next();
     EXPECT_EQ(co_await work, static_cast<std::uint64_t>(i) - 1);
   }
   Task<ServerReport> done = client.done();

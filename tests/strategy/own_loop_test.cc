@@ -7,7 +7,7 @@
 #include "server/server.h"
 #include "sim/cluster.h"
 #include "strategy/server_plan.h"
-#include "strategy/strategy.h"
+#include "strategy/step.h"
 
 namespace starling {
 namespace {
@@ -22,25 +22,22 @@ struct OwnLoop {
 // Two buckets of two weights each, whose gradients are all 1.
 Task<> work(const Settings& settings, Comm& comm, const OwnLoop& loop, Time patience,
             std::vector<float>& weights) {
-  Workload workload;
-  workload.buckets = {{2, 4}, {0, 2}};
-  const auto strategy = make_strategy(settings, comm, workload);
   std::vector<float> gradients(4);
   const Replica replica{weights, gradients};
+  const std::vector<Range> parameters{{0, 2}, {2, 4}};
+  const std::vector<Bucket> buckets = make_buckets(replica, parameters, 0);
+  Workload workload;
+  workload.buckets = ranges_of(buckets);
+  const auto strategy = make_strategy(settings, comm, workload);
+  Step step(*strategy, replica, buckets);
   co_await strategy->start(replica);
-  for (int step = 0; step < loop.steps; ++step) {
+  for (int i = 0; i < loop.steps; ++i) {
     gradients.assign(4, 1.0f);
     co_await sleep_until(comm.loop(), comm.loop().now() + loop.compute);
-    for (int i = 0; i < 2; ++i) {
-      const Range range = workload.buckets[static_cast<std::size_t>(i)];
-      co_await strategy->after_backward({i, range,
-                                         std::span(gradients).subspan(range.begin, range.size()),
-                                         std::span(weights).subspan(range.begin, range.size())});
-    }
-    if (!strategy->updates_weights()) {
+    Task<bool> taken = step.take([&] {
       for (float& weight : weights) weight -= static_cast<float>(settings.lr);
-    }
-    co_await strategy->after_update(replica);
+    });
+    co_await taken;
   }
   co_await with_patience(comm, patience, "the end", strategy->finish(replica));
 }

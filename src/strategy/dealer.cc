@@ -1,0 +1,18 @@
+#include "strategy/dealer.h"
+
+#include "strategy/server_plan.h"
+
+namespace starling {
+
+std::unique_ptr<Dealer> make_dealer(const Settings& settings, Comm& comm, const Workload& workload,
+                                    Strategy& strategy) {
+  const Group workers =
+      Group(comm).first(settings.workers, static_cast<std::uint32_t>(GroupNumber::training));
+  if (server_count(settings) > 0) return make_clerk_dealer(settings, workers);
+  if (Progress* progress = strategy.progress()) {
+    return make_progress_dealer(workers, workload.batches, *progress);
+  }
+  return make_turns(workers, workload.batches, strategy.stop_vote());
+}
+
+}  // namespace starling

@@ -1,0 +1,48 @@
+#include "topology/findings.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/temporary_folder.h"
+#include "topology/mixing.h"
+
+namespace starling {
+namespace {
+
+TEST(GraphFindings, OfAWindowAreThoseOfPairwiseAveraging) {
+  const GraphFindings found = examine({.name = "window", .size = 6, .passes = 1});
+  EXPECT_NEAR(found.contraction, pairwise_contraction(6), 1e-9);
+  EXPECT_EQ(found.weights.size(), 1u);
+  EXPECT_EQ(found.sent.least, 1);
+  EXPECT_EQ(found.sent.most, 1);
+  EXPECT_NEAR(found.sent.mean, 1, 1e-12);
+  EXPECT_TRUE(found.keeps_the_mean);
+}
+
+TEST(GraphFindings, TellWhoSendsMoreThanOthers) {
+  const GraphFindings found = examine({.name = "star", .size = 5});
+  EXPECT_EQ(found.sent.least, 1);
+  EXPECT_EQ(found.sent.most, 4);
+  EXPECT_NEAR(found.sent.mean, 8.0 / 5, 1e-12);
+  EXPECT_TRUE(found.keeps_the_mean) << "with Metropolis's weights";
+}
+
+TEST(GraphFindings, CountARoundOfAGraphThatChanges) {
+  const GraphFindings found = examine({.name = "exponential", .size = 8});
+  EXPECT_EQ(found.weights.size(), 3u);
+  EXPECT_NEAR(found.contraction, 0, 1e-6) << "exact after all rounds";
+  EXPECT_EQ(found.sent.most, 1);
+}
+
+TEST(GraphFindings, TellWhetherSomeAreHeardMoreThanOthers) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "edges.txt";
+  std::ofstream(file) << "0 -> 1\n1 -> 2\n2 -> 0\n0 -> 2\n";
+  const GraphFindings found = examine({.name = "file", .size = 3, .file = file});
+  EXPECT_FALSE(found.keeps_the_mean);
+  EXPECT_EQ(found.sent.most, 2);
+}
+
+}  // namespace
+}  // namespace starling
