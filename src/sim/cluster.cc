@@ -160,7 +160,7 @@ void Cluster::end(SimComm& comm, std::optional<int> culprit) {
 }
 
 Cluster::Passage Cluster::pass(int from, int to, std::uint64_t wire_bytes) {
-  const Link& link = network_.link(from, to);
+  const Cable& cable = network_.cable(from, to);
   const Time transfer = link.transfer_time(static_cast<double>(wire_bytes));
   Time& egress_free = egress_free_[static_cast<std::size_t>(from)];
   Time& ingress_free = ingress_free_[static_cast<std::size_t>(to)];

@@ -50,7 +50,7 @@ class Dist {
   bool leads();
   std::uint64_t next_batch(std::optional<std::uint64_t> before);
   void stop_all() { run("asking all to stop", strategy_->stop()); }
-  TcpComm& comm() { return session_.comm(); }
+  Mesh& comm() { return session_.comm(); }
   // For what they do together beside the strategy.
   Group workers() {
     return Group(comm()).first(size(), static_cast<std::uint32_t>(GroupNumber::control));

@@ -7,14 +7,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Link, TakesBytesOverBandwidth) {
-  EXPECT_EQ((Link{12.5e6, 0s}.transfer_time(12.5e6)), 1s);
-  EXPECT_EQ((Link{12.5e6, 1h}.transfer_time(1)), 80ns) << "the latency is not the link's business";
-  EXPECT_EQ(Link{}.transfer_time(1e15), 0s);
+TEST(Cable, TakesBytesOverBandwidth) {
+  EXPECT_EQ((Cable{12.5e6, 0s}.transfer_time(12.5e6)), 1s);
+  EXPECT_EQ((Cable{12.5e6, 1h}.transfer_time(1)), 80ns) << "the latency is not the link's business";
+  EXPECT_EQ(Cable{}.transfer_time(1e15), 0s);
 }
 
-TEST(Link, RoundsToTheNearestNanosecond) {
-  const Link link{1e9, 0s};
+TEST(Cable, RoundsToTheNearestNanosecond) {
+  const Cable link{1e9, 0s};
   for (int bytes = 0; bytes < 100'000; ++bytes) ASSERT_EQ(link.transfer_time(bytes), Time(bytes));
 }
 
