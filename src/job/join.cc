@@ -17,6 +17,7 @@ namespace {
 
 constexpr Time kHandshakePatience = std::chrono::seconds(5);
 constexpr Time kCallAgainAfter = std::chrono::milliseconds(50);
+constexpr Time kSilentFor = std::chrono::seconds(8);  // the kernel calls at 0, 1, 3 and 7 s
 constexpr Time kToBeTold = std::chrono::seconds(1);
 constexpr std::size_t kMostStrangers = 64;  // that are examined at a time, besides the members
 
@@ -163,6 +164,20 @@ Task<> with(int rank, Task<> talk) {
   }
 }
 
+constexpr const char* kSilent = "it does not answer";
+
+// Until nothing that was sent has been answered for long. A peer that is only busy or stopped still
+// answers: its kernel does.
+Task<> until_silent(Loop& loop, Link& link) {
+  Time since = loop.now();
+  for (std::uint64_t answered = 0; loop.now() < since + kSilentFor;) {
+    co_await sleep_until(loop, loop.now() + kSilentFor / 8);
+    const Link::Signs signs = link.signs_of_life();
+    if (!signs.owes_answer || signs.answered_bytes != answered) since = loop.now();
+    answered = signs.answered_bytes;
+  }
+}
+
 // The links of one rank while they come into being.
 class Links {
  public:
@@ -203,8 +218,9 @@ class Links {
     }
   }
 
-  // Those we have no connection with.
+  // Those we wait for, unless it is for rank 0 to know.
   std::vector<int> missing() {
+    if (job_.rank > 0 && !peer(0)) return {0};
     std::vector<int> ranks;
     for (int rank = 0; rank < job_.size; ++rank) {
       if (rank != job_.rank && !peer(rank) && door_->guest(rank) == nullptr) ranks.push_back(rank);
@@ -222,12 +238,12 @@ class Links {
       if (!peer(rank) || rank == half_told_) continue;
       if (job_.rank == 0 && rank >= told_below_) {  // it waits for the roster
         RosterHead head{static_cast<std::uint32_t>(culprit)};
-        peer(rank)->link->write_some(object_bytes(head));
+        write_at_once(*peer(rank)->link, object_bytes(head));
       } else {
         FrameHeader frame;
         frame.kind = FrameHeader::Kind::abort;
         frame.channel = static_cast<std::uint32_t>(culprit);
-        peer(rank)->link->write_some(object_bytes(frame));
+        write_at_once(*peer(rank)->link, object_bytes(frame));
       }
     }
   }
@@ -310,7 +326,10 @@ class Links {
     const Address door = rank == 0 ? host_.find(job_.rendezvous) : address_of(rank);
     Task<std::unique_ptr<Link>> calling = rank == 0 ? call_patiently(door) : call_once(door);
     std::unique_ptr<Link> link = co_await calling;
-    co_await introduce(host_, *link, job_, rank, door_->port());
+    Task<int> contest =
+        race(introduce(host_, *link, job_, rank, door_->port()), until_silent(host_.loop(), *link));
+    const int winner = co_await contest;
+    if (winner == 1) throw HungUp(kSilent);
     peer(rank).emplace(
         Mesh::Peer{std::move(link), door, kCallerHandshakeBytes, kListenerHandshakeBytes});
     door_->news().ring();
@@ -318,16 +337,22 @@ class Links {
 
   // Where somebody is known to listen.
   Task<std::unique_ptr<Link>> call_once(Address to) {
-    Task<Host::Answer> calling = host_.call(to);
-    Host::Answer answer = co_await calling;
+    Host::Answer answer{nullptr, false, kSilent};
+    Task<int> contest =
+        race(hear_answer(to, answer), sleep_until(host_.loop(), host_.loop().now() + kSilentFor));
+    co_await contest;
     if (!answer.link) throw HungUp(answer.why);
     co_return std::move(answer.link);
+  }
+  Task<> hear_answer(Address to, Host::Answer& answer) {
+    Task<Host::Answer> calling = host_.call(to);
+    answer = co_await calling;
   }
   // Tries again, for as long as it is allowed to run, while nobody listens there yet.
   Task<std::unique_ptr<Link>> call_patiently(Address to) {
     while (true) {
-      Task<Host::Answer> calling = host_.call(to);
-      Host::Answer answer = co_await calling;
+      Host::Answer answer;
+      co_await hear_answer(to, answer);
       if (answer.link) co_return std::move(answer.link);
       co_await sleep_until(host_.loop(), host_.loop().now() + kCallAgainAfter);
     }

@@ -189,7 +189,7 @@ void Connection::close(int culprit) {
     FrameHeader last;
     last.kind = culprit < 0 ? FrameHeader::Kind::goodbye : FrameHeader::Kind::abort;
     last.channel = static_cast<std::uint32_t>(std::max(culprit, 0));
-    link_->write_some(object_bytes(last));
+    write_at_once(*link_, object_bytes(last));
   }
   link_->close();
 }

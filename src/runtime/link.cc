@@ -41,6 +41,14 @@ std::size_t moved(const Link::Transfer& transfer) {
 
 }  // namespace
 
+void write_at_once(Link& link, ConstBytes bytes) {
+  while (!bytes.empty()) {
+    const Link::Transfer written = link.write_some(bytes);
+    if (written.status != Link::Status::moved) return;
+    bytes = bytes.subspan(written.bytes);
+  }
+}
+
 Task<> read_exactly(Loop& loop, Link& link, Bytes bytes) {
   while (!bytes.empty()) {
     const std::size_t got = moved(link.read_some(bytes));

@@ -66,6 +66,9 @@ class HungUp : public Error {
   using Error::Error;
 };
 
+// Last words: as many of these bytes as it takes at once.
+void write_at_once(Link& link, ConstBytes bytes);
+
 // For handshakes, outside the hot path.
 Task<> read_exactly(Loop& loop, Link& link, Bytes bytes);
 Task<> write_all(Loop& loop, Link& link, ConstBytes bytes);

@@ -150,7 +150,7 @@ void Cluster::end(SimComm& comm, std::optional<int> culprit) {
   std::map<Time, std::vector<SimComm*>> by_latency;
   for (const auto& other : comms_) {
     if (!other->alive()) continue;
-    by_latency[network_.link(comm.rank(), other->rank()).latency].push_back(other.get());
+    by_latency[network_.cable(comm.rank(), other->rank()).latency].push_back(other.get());
   }
   for (auto& [latency, others] : by_latency) {
     loop_.at(loop_.now() + latency, [rank = comm.rank(), culprit, others = std::move(others)] {
@@ -161,14 +161,14 @@ void Cluster::end(SimComm& comm, std::optional<int> culprit) {
 
 Cluster::Passage Cluster::pass(int from, int to, std::uint64_t wire_bytes) {
   const Cable& cable = network_.cable(from, to);
-  const Time transfer = link.transfer_time(static_cast<double>(wire_bytes));
+  const Time transfer = cable.transfer_time(static_cast<double>(wire_bytes));
   Time& egress_free = egress_free_[static_cast<std::size_t>(from)];
   Time& ingress_free = ingress_free_[static_cast<std::size_t>(to)];
 
   Passage passage;
   passage.begins = std::max(loop_.now(), egress_free);
   passage.leaves = egress_free = passage.begins + transfer;
-  passage.arrives = ingress_free = std::max(passage.leaves + link.latency, ingress_free + transfer);
+  passage.arrives = ingress_free = std::max(passage.leaves + cable.latency, ingress_free + transfer);
   return passage;
 }
 

@@ -20,9 +20,9 @@ TEST(Cable, RoundsToTheNearestNanosecond) {
 
 TEST(Network, UsesTheStandardLinkWhereThereIsNoException) {
   const Network network{{1e6, 1ms}, {{{0, 1}, {1e3, 2ms}}}};
-  EXPECT_EQ(network.link(0, 1).latency, 2ms);
-  EXPECT_EQ(network.link(1, 0).latency, 1ms) << "an exception is for one direction";
-  EXPECT_EQ(network.link(0, 2).latency, 1ms);
+  EXPECT_EQ(network.cable(0, 1).latency, 2ms);
+  EXPECT_EQ(network.cable(1, 0).latency, 1ms) << "an exception is for one direction";
+  EXPECT_EQ(network.cable(0, 2).latency, 1ms);
 }
 
 }  // namespace
