@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <string>
 
 namespace starling {
@@ -23,13 +24,16 @@ void each_seed_twice_alike(std::uint64_t few, const Run& run) {
       std::getenv("STARLING_SEED") != nullptr ? first + 1 : variable("STARLING_SEEDS", few);
   const auto level = spdlog::get_level();
   spdlog::set_level(spdlog::level::off);  // strangers and losses are what these tests are about
-  for (std::uint64_t seed = first; seed < behind; ++seed) {
-    const std::string what = run(seed);
-    EXPECT_EQ(run(seed), what) << "the same seed went another way";
-    if (::testing::Test::HasFailure()) {
-      ADD_FAILURE() << "with seed " << seed << ": " << what;
-      break;
+  for (std::uint64_t seed = first; seed < behind && !::testing::Test::HasFailure(); ++seed) {
+    std::string what;
+    try {
+      what = run(seed);
+      EXPECT_EQ(run(seed), what) << "the same seed went another way";
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
     }
+    if (::testing::Test::HasFailure())
+      ADD_FAILURE() << "with STARLING_SEED=" << seed << ": " << what;
   }
   spdlog::set_level(level);
 }

@@ -16,6 +16,7 @@ namespace starling {
 namespace {
 
 constexpr Time kHandshakePatience = std::chrono::seconds(5);
+constexpr Time kLookEvery = std::chrono::milliseconds(250);
 constexpr Time kCallAgainAfter = std::chrono::milliseconds(50);
 constexpr Time kSilentFor = std::chrono::seconds(8);  // the kernel calls at 0, 1, 3 and 7 s
 constexpr Time kToBeTold = std::chrono::seconds(1);
@@ -214,7 +215,7 @@ class Links {
         } catch (const Vanished&) {  // another one, and without a word
         }
       }
-      co_await door_->news().rung();
+      co_await news();
     }
   }
 
@@ -264,8 +265,22 @@ class Links {
       bool all = true;
       for (int rank = first; rank < job_.size; ++rank) all = all && peer(rank);
       if (all) co_return;
-      co_await door_->news().rung();
+      co_await news();
     }
+  }
+
+  // No bell tells of the end of one that has begun already: it stands behind a message that is not
+  // for us to read.
+  Task<> news() {
+    const bool some_have_begun = std::ranges::any_of(
+        peers_, [](const auto& each) { return each && each->first_bytes == sizeof(FrameHeader); });
+    if (!some_have_begun) return hear_news();
+    return hear_news_or_look(host_.loop().now() + kLookEvery);
+  }
+  Task<> hear_news() { co_await door_->news().rung(); }
+  Task<> hear_news_or_look(Time when) {
+    Task<int> contest = race(hear_news(), sleep_until(host_.loop(), when));
+    co_await contest;
   }
 
   // Throws if that rank was here and has gone, or says on whose account it has. What else it may
@@ -285,8 +300,34 @@ class Links {
       if (status == Link::Status::broken) throw Vanished(rank, error.message());
       first_bytes += bytes;
     }
-    if (first.magic == FrameHeader::kMagic && first.kind == FrameHeader::Kind::abort) {
-      throw_lost(static_cast<int>(first.channel), "another rank reported it");
+    hear(first);
+    if (!link.signs_of_life().established) read_to_the_end(rank, link, first);
+  }
+
+  void hear(const FrameHeader& frame) const {
+    if (frame.magic == FrameHeader::kMagic && frame.kind == FrameHeader::Kind::abort) {
+      throw_reported(frame.channel, "another rank");
+    }
+  }
+  [[noreturn]] void throw_reported(std::uint32_t rank, const char* by) const {
+    const int lost = static_cast<int>(rank);
+    throw_lost(lost,
+               lost == job_.rank ? "the others have lost us" : fmt::format("{} reported it", by));
+  }
+
+  // It has begun, and it has gone: behind all that it said may stand why.
+  [[noreturn]] void read_to_the_end(int rank, Link& link, FrameHeader frame) const {
+    std::vector<std::byte> payload;
+    while (true) {
+      payload.resize(fragment_bytes(frame.remaining_bytes));
+      for (Bytes rest : {Bytes(payload), object_bytes(frame)}) {
+        while (!rest.empty()) {
+          const Link::Transfer read = link.read_some(rest);
+          if (read.status != Link::Status::moved) throw Vanished(rank, "it hung up");
+          rest = rest.subspan(read.bytes);
+        }
+      }
+      hear(frame);
     }
   }
 
@@ -315,7 +356,7 @@ class Links {
     Link& link = *peer(0)->link;
     co_await read_exactly(host_.loop(), link, object_bytes(head));
     if (head.missing != RosterHead::kNobody) {
-      throw_lost(static_cast<int>(head.missing), "rank 0 reported it");
+      throw_reported(head.missing, "rank 0");
     }
     co_await read_exactly(host_.loop(), link, roster_memory());
     peer(0)->handshake_received_bytes += roster_bytes();

@@ -91,7 +91,8 @@ void Mesh::broken(int peer, int culprit, const std::string& why) {
   if (culprit == Connection::kPeer) return lose(peer, Presence::dead, why);
   if (culprit == peer) return lose(peer, Presence::dead, "it failed");
   if (culprit == rank()) {  // it has lost its way to us, and may go on if losses are contained
-    if (losses_are_contained()) return suspect(peer, "it has lost us");
+    // Or another has, who is silent to us, too, and has told it.
+    if (losses_are_contained() || first_suspect_) return suspect(peer, "it has lost us");
     return lose(peer, Presence::dead, "it has lost us");
   }
   if (losses_are_contained()) {
