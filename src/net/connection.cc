@@ -151,10 +151,12 @@ void Connection::begin_fragment() {
     case FrameHeader::Kind::abort:
       return fail(static_cast<int>(header_.channel), "another rank reported it");
     case FrameHeader::Kind::hold:
-      return outbox_.hold(header_.channel);
+      outbox_.hold(header_.channel);
+      return inbox_.expect_word(outbox_.holds_back());
     case FrameHeader::Kind::resume:
       has_words_ = true;
-      return outbox_.resume(header_.channel);
+      outbox_.resume(header_.channel);
+      return inbox_.expect_word(outbox_.holds_back());
   }
   fail(kPeer, "it sent a frame of an unknown kind");
 }

@@ -33,7 +33,7 @@ Inbox::Store::iterator Inbox::landing_stored(std::uint32_t channel) {
 
 bool Inbox::has_room(std::uint64_t bytes) {
   return keep_everything_ ||
-         (unfinished() != nullptr && stored_bytes_ + bytes <= kStoredLimitBytes);
+         ((unfinished() != nullptr || expects_word_) && stored_bytes_ + bytes <= kStoredLimitBytes);
 }
 
 void Inbox::hold(std::uint32_t channel) {

@@ -74,9 +74,14 @@ class Talk {
   }
 
  private:
+  struct Posted {
+    std::vector<std::byte> bytes;
+    std::optional<Send> send;
+  };
   struct Side {
     std::unique_ptr<Listener> listener;
     std::unique_ptr<Mesh> mesh;
+    std::list<Posted> unread;  // for all we know
     std::optional<Running> running;
     bool gone = false;
     std::string outcome;
@@ -168,10 +173,6 @@ class Talk {
   }
 
   Task<> send(const Lane& lane) {
-    struct Posted {
-      std::vector<std::byte> bytes;
-      std::optional<Send> send;
-    };
     std::list<Posted> posted;
     Mesh& mesh = *side(lane.from).mesh;
     for (int number = 0; number < all_messages(lane); ++number) {
@@ -183,16 +184,14 @@ class Talk {
         std::ranges::fill(next.bytes, std::byte{0xee});  // its memory is the caller's again
         posted.pop_back();
       }
-      while (static_cast<int>(posted.size()) > lane.window) {
+      // Those that are sent in case need not be received.
+      while (number<lane.messages&& static_cast<int>(posted.size())> lane.window) {
         Send& first = *posted.front().send;
         co_await first;
         posted.pop_front();
       }
     }
-    for (Posted& each : posted) {
-      Send& left = *each.send;
-      co_await left;
-    }
+    side(lane.from).unread.splice(side(lane.from).unread.end(), posted);
   }
 
   Task<> receive(const Lane& lane) {
@@ -258,6 +257,7 @@ class Talk {
         if (side(1).running->done()) return;
         side(1).gone = true;
         side(1).running.reset();
+        side(1).unread.clear();
         side(1).mesh.reset();
       });
     } else if (trouble_ == Trouble::cut_for_ever) {
@@ -268,7 +268,7 @@ class Talk {
   // The meshes stay until both have ended: what is unread is not missed.
   Task<> until_over() {
     const auto over = [this](int rank) { return side(rank).gone || side(rank).running->done(); };
-    while (!over(0) || !over(1)) co_await sleep_until(loop_, loop_.now() + 1ms);
+    while (!over(0) || !over(1)) co_await sleep_until(loop_, loop_.now() + 50ms);
   }
 
   std::string check() {
@@ -313,7 +313,7 @@ class Talk {
 };
 
 TEST(FramingSeeds, WhatIsReceivedIsWhatWasSent) {
-  each_seed_twice_alike(300, [](std::uint64_t seed) { return Talk(seed).run(); });
+  each_seed_twice_alike(200, [](std::uint64_t seed) { return Talk(seed).run(); });
 }
 
 }  // namespace
