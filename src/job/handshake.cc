@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 #include <openssl/crypto.h>
 #include <openssl/hmac.h>
-#include <openssl/rand.h>
 
 #include "base/error.h"
-#include "net/socket_io.h"
 
 namespace starling {
 
@@ -53,14 +51,6 @@ struct Confirmation {
 static_assert(sizeof(Challenge) + sizeof(Confirmation) == kListenerHandshakeBytes);
 static_assert(sizeof(Hello) + sizeof(Proof) == kCallerHandshakeBytes);
 
-Nonce fresh_nonce() {
-  Nonce nonce;
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), sizeof nonce) != 1) {
-    throw Error("the system has no randomness to offer");
-  }
-  return nonce;
-}
-
 Proof prove(const Job& job, char label, const Hello& hello, const Nonce& nonce) {
   std::array<std::byte, 1 + sizeof(Hello) + sizeof(Nonce)> text;
   text[0] = static_cast<std::byte>(label);
@@ -84,28 +74,27 @@ constexpr char kCaller = 'C';
 
 }  // namespace
 
-Task<> introduce(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, int to,
-                 std::uint16_t listen_port) {
+Task<> introduce(Host& host, Link& link, const Job& job, int to, std::uint32_t listen_port) {
   Hello hello;
   hello.rank = static_cast<std::uint32_t>(job.rank);
   hello.to = static_cast<std::uint32_t>(to);
   hello.size = static_cast<std::uint32_t>(job.size);
   hello.listen_port = listen_port;
-  hello.nonce = fresh_nonce();
-  co_await write_all(loop, socket, object_bytes(hello));
+  host.draw(hello.nonce);
+  co_await write_all(host.loop(), link, object_bytes(hello));
 
   const auto check = [&](Verdict verdict) {
     if (verdict == Verdict::welcome) return;
     throw Error(fmt::format("rank {} refused rank {}: {}", to, job.rank, reason(verdict)));
   };
   Challenge challenge;
-  co_await read_exactly(loop, socket, object_bytes(challenge));
+  co_await read_exactly(host.loop(), link, object_bytes(challenge));
   check(challenge.verdict);
 
   Proof proof = prove(job, kCaller, hello, challenge.nonce);
-  co_await write_all(loop, socket, object_bytes(proof));
+  co_await write_all(host.loop(), link, object_bytes(proof));
   Confirmation confirmation;
-  co_await read_exactly(loop, socket, object_bytes(confirmation));
+  co_await read_exactly(host.loop(), link, object_bytes(confirmation));
   check(confirmation.verdict);
   if (!same(confirmation.proof, prove(job, kListener, hello, challenge.nonce))) {
     throw Error(
@@ -114,14 +103,14 @@ Task<> introduce(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, i
   }
 }
 
-Task<Hello> hear_hello(TcpLoop& loop, asio::ip::tcp::socket& socket) {
+Task<Hello> hear_hello(Host& host, Link& link) {
   Hello hello;
-  co_await read_exactly(loop, socket, object_bytes(hello));
+  co_await read_exactly(host.loop(), link, object_bytes(hello));
   if (hello.magic != Hello().magic) throw Error("it does not speak Starling's protocol");
   co_return hello;
 }
 
-Task<> examine(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, const Hello& hello) {
+Task<> examine(Host& host, Link& link, const Job& job, const Hello& hello) {
   Challenge challenge;
   if (hello.version != kProtocolVersion) {
     challenge.verdict = Verdict::wrong_version;
@@ -132,20 +121,20 @@ Task<> examine(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, con
   } else if (hello.rank >= hello.size || hello.rank <= hello.to) {
     challenge.verdict = Verdict::bad_rank;  // higher ranks call lower ones
   } else {
-    challenge.nonce = fresh_nonce();
+    host.draw(challenge.nonce);
   }
-  co_await write_all(loop, socket, object_bytes(challenge));
+  co_await write_all(host.loop(), link, object_bytes(challenge));
   if (challenge.verdict != Verdict::welcome) throw Error(std::string(reason(challenge.verdict)));
 
   Proof proof;
-  co_await read_exactly(loop, socket, object_bytes(proof));
+  co_await read_exactly(host.loop(), link, object_bytes(proof));
   Confirmation confirmation;
   if (same(proof, prove(job, kCaller, hello, challenge.nonce))) {
     confirmation.proof = prove(job, kListener, hello, challenge.nonce);
   } else {
     confirmation.verdict = Verdict::wrong_secret;
   }
-  co_await write_all(loop, socket, object_bytes(confirmation));
+  co_await write_all(host.loop(), link, object_bytes(confirmation));
   if (confirmation.verdict != Verdict::welcome) {
     throw Error(std::string(reason(confirmation.verdict)));
   }

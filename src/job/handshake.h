@@ -17,12 +17,11 @@
 // wait.
 #pragma once
 
-#include <asio/ip/tcp.hpp>
+#include <array>
 #include <cstdint>
 
 #include "job/job.h"
-#include "net/tcp_loop.h"
-#include "runtime/task.h"
+#include "runtime/host.h"
 
 namespace starling {
 
@@ -44,12 +43,11 @@ inline constexpr std::uint64_t kListenerHandshakeBytes = (8 + 16) + (8 + 32);
 
 // The caller's side; throws Error with the reason if the other end is not the rank we want or
 // refuses us.
-Task<> introduce(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, int to,
-                 std::uint16_t listen_port);
+Task<> introduce(Host& host, Link& link, const Job& job, int to, std::uint32_t listen_port);
 
 // The listener's side, in two steps, for whoever does not even say hello gets less patience. Both
 // throw Error with the reason why the caller was refused.
-Task<Hello> hear_hello(TcpLoop& loop, asio::ip::tcp::socket& socket);
-Task<> examine(TcpLoop& loop, asio::ip::tcp::socket& socket, const Job& job, const Hello& hello);
+Task<Hello> hear_hello(Host& host, Link& link);
+Task<> examine(Host& host, Link& link, const Job& job, const Hello& hello);
 
 }  // namespace starling

@@ -3,100 +3,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <asio/ip/tcp.hpp>
-#include <asio/ip/v6_only.hpp>
-#include <charconv>
 #include <list>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "job/handshake.h"
-#include "net/socket_io.h"
+#include "runtime/all.h"
 #include "runtime/race.h"
 
 namespace starling {
 
-using asio::ip::tcp;
-
 namespace {
 
 constexpr Time kHandshakePatience = std::chrono::seconds(5);
-constexpr Time kNewsEvery = std::chrono::milliseconds(250);
+constexpr Time kLookEvery = std::chrono::milliseconds(250);
+constexpr Time kCallAgainAfter = std::chrono::milliseconds(50);
+constexpr Time kSilentFor = std::chrono::seconds(8);  // the kernel calls at 0, 1, 3 and 7 s
 constexpr Time kToBeTold = std::chrono::seconds(1);
 constexpr std::size_t kMostStrangers = 64;  // that are examined at a time, besides the members
 
-using Peers = std::vector<std::optional<TcpComm::Peer>>;
+using Peers = std::vector<std::optional<Mesh::Peer>>;
 
-// What stands in front of the roster.
+// What stands in front of the roster, which is the address of each rank.
 struct RosterHead {
   static constexpr std::uint32_t kNobody = ~0u;
   std::uint32_t missing = kNobody;  // if somebody is, there is no roster
 };
 
-struct RosterEntry {
-  std::array<unsigned char, 16> address{};  // IPv6, or IPv4 mapped into it
-  std::uint32_t port = 0;
-};
-
-RosterEntry entry(const asio::ip::address& address, std::uint32_t port) {
-  const auto v6 = address.is_v6() ? address.to_v6()
-                                  : asio::ip::make_address_v6(asio::ip::v4_mapped, address.to_v4());
-  return {v6.to_bytes(), port};
-}
-
-tcp::endpoint endpoint(const RosterEntry& entry) {
-  const asio::ip::address_v6 v6(entry.address);
-  const auto port = static_cast<std::uint16_t>(entry.port);
-  if (v6.is_v4_mapped()) return {asio::ip::make_address_v4(asio::ip::v4_mapped, v6), port};
-  return {v6, port};
-}
-
-tcp::endpoint resolve(TcpLoop& loop, const std::string& rendezvous) {
-  const std::size_t colon = rendezvous.rfind(':');
-  if (colon == std::string::npos) {
-    throw Error(fmt::format("the rendezvous '{}' has no port", rendezvous),
-                "write it like 10.0.0.1:29400");
-  }
-  tcp::resolver resolver(loop.io());
-  asio::error_code error;
-  const auto found =
-      resolver.resolve(rendezvous.substr(0, colon), rendezvous.substr(colon + 1), error);
-  if (error || found.empty()) {
-    throw Error(
-        fmt::format("the rendezvous '{}' cannot be found ({})", rendezvous, error.message()));
-  }
-  return found.begin()->endpoint();
-}
-
-tcp::acceptor listen_at(TcpLoop& loop, const tcp::endpoint& where) {
-  tcp::acceptor acceptor(loop.io());
-  acceptor.open(where.protocol());
-  acceptor.set_option(tcp::acceptor::reuse_address(true));
-  asio::error_code error;
-  acceptor.bind(where, error);
-  if (error) {
-    throw Error(fmt::format("cannot listen at {}:{} ({})", where.address().to_string(),
-                            where.port(), error.message()),
-                "choose another rendezvous port");
-  }
-  acceptor.listen();
-  return acceptor;
-}
-
-tcp::acceptor own_listener(TcpLoop& loop, const Job& job) {
-  if (job.rank > 0) {
-    // Reachable from where the others are: on this machine only, if the rendezvous is on loopback.
-    const tcp::endpoint rendezvous = resolve(loop, job.rendezvous);
-    return listen_at(loop, rendezvous.address().is_loopback()
-                               ? tcp::endpoint(rendezvous.address(), 0)
-                               : tcp::endpoint(rendezvous.protocol(), 0));
-  }
-  if (job.listen_fd >= 0) return tcp::acceptor(loop.io(), tcp::v4(), job.listen_fd);
-  const tcp::endpoint rendezvous = resolve(loop, job.rendezvous);
-  return listen_at(loop, rendezvous.address().is_loopback()
-                             ? rendezvous
-                             : tcp::endpoint(rendezvous.protocol(), rendezvous.port()));
+std::unique_ptr<Listener> own_listener(Host& host, const Job& job) {
+  const Address rendezvous = host.find(job.rendezvous);
+  return host.listen(rendezvous, job.rank == 0 ? rendezvous.port : 0);
 }
 
 }  // namespace
@@ -104,26 +40,29 @@ tcp::acceptor own_listener(TcpLoop& loop, const Job& job) {
 // The listener: examines whoever calls, several at a time, and keeps those who belong here.
 class Door {
  public:
-  Door(TcpLoop& loop, Job job)
-      : loop_(loop),
+  Door(Host& host, Job job, std::unique_ptr<Listener> listener)
+      : host_(host),
         job_(std::move(job)),
-        acceptor_(own_listener(loop, job_)),
+        listener_(std::move(listener)),
         guests_(static_cast<std::size_t>(job_.size)),
-        arrivals_(loop),
+        news_(host.loop()),
         welcoming_(welcome_guests()) {}
 
   struct Guest {
-    tcp::socket socket;
-    asio::ip::address address;
+    std::unique_ptr<Link> link;
+    Address from;
     Hello hello;
   };
 
-  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+  std::uint32_t port() const { return listener_->port(); }
 
-  bool is_here(int rank) const { return guests_[static_cast<std::size_t>(rank)].has_value(); }
-  Guest& guest(int rank) { return *guests_[static_cast<std::size_t>(rank)]; }
-  // Rings when another guest has come.
-  Bell& arrivals() { return arrivals_; }
+  // nullptr if that rank has not come.
+  Guest* guest(int rank) {
+    std::optional<Guest>& place = guests_[static_cast<std::size_t>(rank)];
+    return place ? &*place : nullptr;
+  }
+  // Rings when another guest has come, and whenever else there is something to look at.
+  Bell& news() { return news_; }
 
   // All are here: from now on every caller is hung up on.
   void shut() {
@@ -133,20 +72,20 @@ class Door {
 
  private:
   struct Examination {
-    Examination(Door& door, tcp::socket caller)
-        : socket(std::move(caller)), running(door.examine_guest(*this)) {}
-    tcp::socket socket;
+    Examination(Door& door, Listener::Caller called)
+        : caller(std::move(called)), running(door.examine_guest(*this)) {}
+    Listener::Caller caller;
     bool said_hello = false;
     Running running;
   };
 
   Task<> welcome_guests() {
     while (true) {
-      Task<tcp::socket> call = accept(loop_, acceptor_);
-      tcp::socket socket = co_await call;
+      Task<Listener::Caller> call = listener_->accept();
+      Listener::Caller caller = co_await call;
       if (is_shut_) continue;
       make_room();
-      examinations_.emplace_back(*this, std::move(socket));
+      examinations_.emplace_back(*this, std::move(caller));
     }
   }
 
@@ -160,49 +99,57 @@ class Door {
   }
 
   Task<> examine_guest(Examination& examination) {
-    asio::ip::address from;
     try {
-      from = examination.socket.remote_endpoint().address();
       Hello hello;
-      co_await within(loop_, loop_.now() + kHandshakePatience, "its handshake",
+      co_await within(host_.loop(), host_.loop().now() + kHandshakePatience, "its handshake",
                       shake_hands(examination, hello));
       std::optional<Guest>& place = guests_[hello.rank];
       if (place) throw Error(fmt::format("rank {} is here already", hello.rank));
-      place.emplace(Guest{std::move(examination.socket), from, hello});
-      arrivals_.ring();
+      place.emplace(Guest{std::move(examination.caller.link), examination.caller.from, hello});
+      news_.ring();
     } catch (const std::exception& error) {
       // Who says nothing, like one that knocks to see whether we are there, is not worth a line.
       spdlog::log(examination.said_hello ? spdlog::level::warn : spdlog::level::debug,
-                  "refused a connection from {}: {}", from.to_string(), error.what());
-      asio::error_code ignored;
-      examination.socket.close(ignored);
+                  "refused a connection from {}: {}", to_string(examination.caller.from),
+                  error.what());
+      examination.caller.link->close();
     }
   }
 
   Task<> shake_hands(Examination& examination, Hello& hello) {
-    Task<Hello> first = hear_hello(loop_, examination.socket);
+    Task<Hello> first = hear_hello(host_, *examination.caller.link);
     hello = co_await first;
     examination.said_hello = true;
-    co_await examine(loop_, examination.socket, job_, hello);
+    co_await examine(host_, *examination.caller.link, job_, hello);
   }
 
-  TcpLoop& loop_;
+  Host& host_;
   Job job_;
-  tcp::acceptor acceptor_;
+  std::unique_ptr<Listener> listener_;
   std::vector<std::optional<Guest>> guests_;
-  Bell arrivals_;
+  Bell news_;
   bool is_shut_ = false;
   std::list<Examination> examinations_;
   Running welcoming_;
 };
 
-Membership::Membership(std::unique_ptr<Door> door, std::unique_ptr<TcpComm> comm)
+Membership::Membership(std::unique_ptr<Door> door, std::unique_ptr<Mesh> comm)
     : door_(std::move(door)), comm_(std::move(comm)) {}
 Membership::Membership(Membership&&) noexcept = default;
 Membership::~Membership() = default;
-std::uint16_t Membership::port() const { return door_ ? door_->port() : std::uint16_t{0}; }
+std::uint32_t Membership::port() const { return door_ ? door_->port() : 0; }
 
 namespace {
+
+// We have seen a rank's end ourselves; on whose account it went we do not know.
+class Vanished : public HungUp {
+ public:
+  Vanished(int rank, const std::string& why) : HungUp(why), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
 
 [[noreturn]] void throw_lost(int rank, const std::string& why) {
   throw PeerLost(rank, fmt::format("rank {} was lost in joining the job ({})", rank, why),
@@ -214,17 +161,31 @@ Task<> with(int rank, Task<> talk) {
   try {
     co_await talk;
   } catch (const HungUp& error) {
-    throw_lost(rank, error.what());
+    throw Vanished(rank, error.what());
+  }
+}
+
+constexpr const char* kSilent = "it does not answer";
+
+// Until nothing that was sent has been answered for long. A peer that is only busy or stopped still
+// answers: its kernel does.
+Task<> until_silent(Loop& loop, Link& link) {
+  Time since = loop.now();
+  for (std::uint64_t answered = 0; loop.now() < since + kSilentFor;) {
+    co_await sleep_until(loop, loop.now() + kSilentFor / 8);
+    const Link::Signs signs = link.signs_of_life();
+    if (!signs.owes_answer || signs.answered_bytes != answered) since = loop.now();
+    answered = signs.answered_bytes;
   }
 }
 
 // The links of one rank while they come into being.
 class Links {
  public:
-  Links(TcpLoop& loop, const Job& job)
-      : loop_(loop),
+  Links(Host& host, const Job& job, std::unique_ptr<Listener> listener)
+      : host_(host),
         job_(job),
-        door_(std::make_unique<Door>(loop, job)),
+        door_(std::make_unique<Door>(host, job, std::move(listener))),
         peers_(static_cast<std::size_t>(job.size)),
         roster_(peers_.size()) {}
 
@@ -236,44 +197,54 @@ class Links {
       co_await call(0);
       co_await with(0, read_roster());
       has_roster_ = true;
-      for (int rank = 1; rank < job_.rank; ++rank) co_await call(rank);
-      co_await until_here(job_.rank + 1);
-      for (int rank = job_.rank + 1; rank < job_.size; ++rank) {
-        peer(rank).emplace(TcpComm::Peer{std::move(door_->guest(rank).socket), door_of(rank),
-                                         kListenerHandshakeBytes, kCallerHandshakeBytes});
-      }
+      std::vector<Task<>> meetings;
+      for (int rank = 1; rank < job_.rank; ++rank) meetings.push_back(call(rank));
+      meetings.push_back(until_here(job_.rank + 1));
+      co_await all(std::move(meetings));
     }
     door_->shut();
   }
 
-  // Those we have no connection with.
-  std::vector<int> missing() const {
+  // Ends only by an error, when one of those who are here says on whose account there will be no
+  // job.
+  Task<> hear_on_whose_account() {
+    while (true) {
+      for (int rank = 0; rank < job_.size; ++rank) {
+        try {
+          look_at(rank);
+        } catch (const Vanished&) {  // another one, and without a word
+        }
+      }
+      co_await news();
+    }
+  }
+
+  // Those we wait for, unless it is for rank 0 to know.
+  std::vector<int> missing() {
+    if (job_.rank > 0 && !peer(0)) return {0};
     std::vector<int> ranks;
     for (int rank = 0; rank < job_.size; ++rank) {
-      const bool here =
-          rank == job_.rank || peers_[static_cast<std::size_t>(rank)] || door_->is_here(rank);
-      if (!here) ranks.push_back(rank);
+      if (rank != job_.rank && !peer(rank) && door_->guest(rank) == nullptr) ranks.push_back(rank);
     }
     return ranks;
   }
   // Whether it is for rank 0 to know who is missing.
-  bool wait_for_roster() const { return job_.rank > 0 && peers_[0] && !has_roster_; }
+  bool wait_for_roster() { return job_.rank > 0 && peer(0) && !has_roster_; }
 
-  // Tells those who are here on whose account there will be no job, as far as their sockets take it
-  // at once.
+  // Tells those who are here on whose account there will be no job, as far as their links take it at
+  // once.
   void give_up(int culprit) {
     for (int rank = 0; rank < job_.size; ++rank) {
-      tcp::socket* socket = socket_to(rank);
-      if (socket == nullptr) continue;
-      asio::error_code ignored;
-      if (job_.rank == 0 && !peer(rank)) {  // it waits for the roster
-        const RosterHead head{static_cast<std::uint32_t>(culprit)};
-        socket->write_some(asio::buffer(&head, sizeof head), ignored);
+      take_guest(rank);
+      if (!peer(rank) || rank == half_told_) continue;
+      if (job_.rank == 0 && rank >= told_below_) {  // it waits for the roster
+        RosterHead head{static_cast<std::uint32_t>(culprit)};
+        write_at_once(*peer(rank)->link, object_bytes(head));
       } else {
         FrameHeader frame;
         frame.kind = FrameHeader::Kind::abort;
         frame.channel = static_cast<std::uint32_t>(culprit);
-        socket->write_some(asio::buffer(&frame, sizeof frame), ignored);
+        write_at_once(*peer(rank)->link, object_bytes(frame));
       }
     }
   }
@@ -282,96 +253,181 @@ class Links {
   Peers take_peers() { return std::move(peers_); }
 
  private:
-  std::optional<TcpComm::Peer>& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
-  RosterEntry& entry_of(int rank) { return roster_[static_cast<std::size_t>(rank)]; }
-  tcp::endpoint door_of(int rank) {
-    return rank == 0 ? resolve(loop_, job_.rendezvous) : endpoint(entry_of(rank));
-  }
+  std::optional<Mesh::Peer>& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  Address& address_of(int rank) { return roster_[static_cast<std::size_t>(rank)]; }
   Bytes roster_memory() { return std::as_writable_bytes(std::span(roster_)); }
   std::uint64_t roster_bytes() { return sizeof(RosterHead) + roster_memory().size(); }
-
-  // nullptr if that rank is not here yet.
-  tcp::socket* socket_to(int rank) {
-    if (peer(rank)) return &peer(rank)->socket;
-    return door_->is_here(rank) ? &door_->guest(rank).socket : nullptr;
-  }
 
   // Waits until the ranks [first, size) have come, and for no longer than all who came stay.
   Task<> until_here(int first) {
     while (true) {
       for (int rank = 0; rank < job_.size; ++rank) look_at(rank);
       bool all = true;
-      for (int rank = first; rank < job_.size; ++rank) all = all && door_->is_here(rank);
+      for (int rank = first; rank < job_.size; ++rank) all = all && peer(rank);
       if (all) co_return;
-      Task<int> news = race(hear(door_->arrivals()), sleep_until(loop_, loop_.now() + kNewsEvery));
-      co_await news;
+      co_await news();
     }
   }
-  static Task<> hear(Bell& bell) { co_await bell.rung(); }
 
-  // Throws if that rank was here and has gone, or says on whose account it has. What it may have
-  // sent already is left where it is.
+  // No bell tells of the end of one that has begun already: it stands behind a message that is not
+  // for us to read.
+  Task<> news() {
+    const bool some_have_begun = std::ranges::any_of(
+        peers_, [](const auto& each) { return each && each->first_bytes == sizeof(FrameHeader); });
+    if (!some_have_begun) return hear_news();
+    return hear_news_or_look(host_.loop().now() + kLookEvery);
+  }
+  Task<> hear_news() { co_await door_->news().rung(); }
+  Task<> hear_news_or_look(Time when) {
+    Task<int> contest = race(hear_news(), sleep_until(host_.loop(), when));
+    co_await contest;
+  }
+
+  // Throws if that rank was here and has gone, or says on whose account it has. What else it may
+  // have sent already begins with a frame that is kept for the mesh.
   void look_at(int rank) {
-    tcp::socket* socket = socket_to(rank);
-    if (socket == nullptr) return;
-    FrameHeader frame;
-    const ssize_t got =
-        ::recv(socket->native_handle(), &frame, sizeof frame, MSG_PEEK | MSG_DONTWAIT);
-    if (got == 0) throw_lost(rank, "it hung up");
-    if (got < 0 && errno != EAGAIN && errno != EINTR) {
-      throw_lost(rank, std::generic_category().message(errno));
+    take_guest(rank);
+    if (!peer(rank) || (rank == 0 && !has_roster_)) return;
+    Link& link = *peer(rank)->link;
+    FrameHeader& first = peer(rank)->first;
+    std::size_t& first_bytes = peer(rank)->first_bytes;
+    while (first_bytes < sizeof first) {
+      const auto [status, bytes, error] = link.read_some(object_bytes(first).subspan(first_bytes));
+      if (status == Link::Status::not_now) {
+        return link.when_readable([&news = door_->news()] { news.ring(); });
+      }
+      if (status == Link::Status::closed) throw Vanished(rank, "it hung up");
+      if (status == Link::Status::broken) throw Vanished(rank, error.message());
+      first_bytes += bytes;
     }
-    if (got == sizeof frame && frame.magic == FrameHeader::kMagic &&
-        frame.kind == FrameHeader::Kind::abort) {
-      throw_lost(static_cast<int>(frame.channel), "another rank reported it");
+    hear(first);
+    if (!link.signs_of_life().established) read_to_the_end(rank, link, first);
+  }
+
+  void hear(const FrameHeader& frame) const {
+    if (frame.magic == FrameHeader::kMagic && frame.kind == FrameHeader::Kind::abort) {
+      throw_reported(frame.channel, "another rank");
     }
+  }
+  [[noreturn]] void throw_reported(std::uint32_t rank, const char* by) const {
+    const int lost = static_cast<int>(rank);
+    throw_lost(lost,
+               lost == job_.rank ? "the others have lost us" : fmt::format("{} reported it", by));
+  }
+
+  // It has begun, and it has gone: behind all that it said may stand why.
+  [[noreturn]] void read_to_the_end(int rank, Link& link, FrameHeader frame) const {
+    std::vector<std::byte> payload;
+    while (true) {
+      payload.resize(fragment_bytes(frame.remaining_bytes));
+      for (Bytes rest : {Bytes(payload), object_bytes(frame)}) {
+        while (!rest.empty()) {
+          const Link::Transfer read = link.read_some(rest);
+          if (read.status != Link::Status::moved) throw Vanished(rank, "it hung up");
+          rest = rest.subspan(read.bytes);
+        }
+      }
+      hear(frame);
+    }
+  }
+
+  void take_guest(int rank) {
+    Door::Guest* guest = door_->guest(rank);
+    if (guest == nullptr || peer(rank)) return;
+    if (job_.rank == 0) address_of(rank) = {guest->from.ip, guest->hello.listen_port};
+    peer(rank).emplace(Mesh::Peer{std::move(guest->link), address_of(rank), kListenerHandshakeBytes,
+                                  kCallerHandshakeBytes});
   }
 
   Task<> send_roster() {
-    for (int rank = 1; rank < job_.size; ++rank) {
-      const Door::Guest& guest = door_->guest(rank);
-      entry_of(rank) = entry(guest.address, guest.hello.listen_port);
-    }
     RosterHead head;
     for (int rank = 1; rank < job_.size; ++rank) {
-      tcp::socket& socket = door_->guest(rank).socket;
-      co_await with(rank, write_all(loop_, socket, object_bytes(head)));
-      co_await with(rank, write_all(loop_, socket, roster_memory()));
-      peer(rank).emplace(TcpComm::Peer{std::move(socket), door_of(rank),
-                                       kListenerHandshakeBytes + roster_bytes(),
-                                       kCallerHandshakeBytes});
+      half_told_ = rank;
+      co_await with(rank, write_all(host_.loop(), *peer(rank)->link, object_bytes(head)));
+      co_await with(rank, write_all(host_.loop(), *peer(rank)->link, roster_memory()));
+      peer(rank)->handshake_sent_bytes += roster_bytes();
+      told_below_ = rank + 1;
     }
+    half_told_ = -1;
   }
 
   Task<> read_roster() {
     RosterHead head;
-    co_await read_exactly(loop_, peer(0)->socket, object_bytes(head));
+    Link& link = *peer(0)->link;
+    co_await read_exactly(host_.loop(), link, object_bytes(head));
     if (head.missing != RosterHead::kNobody) {
-      throw_lost(static_cast<int>(head.missing), "rank 0 reported it");
+      throw_reported(head.missing, "rank 0");
     }
-    co_await read_exactly(loop_, peer(0)->socket, roster_memory());
+    co_await read_exactly(host_.loop(), link, roster_memory());
+    peer(0)->handshake_received_bytes += roster_bytes();
   }
 
   Task<> call(int rank) { co_await with(rank, shake_hands(rank)); }
   Task<> shake_hands(int rank) {
-    const tcp::endpoint door = door_of(rank);
-    Task<tcp::socket> connecting =
-        rank == 0 ? connect_patiently(loop_, door) : connect(loop_, door);
-    tcp::socket socket = co_await connecting;
-    co_await introduce(loop_, socket, job_, rank, door_->port());
-    peer(rank).emplace(TcpComm::Peer{std::move(socket), door, kCallerHandshakeBytes,
-                                     kListenerHandshakeBytes + (rank == 0 ? roster_bytes() : 0)});
+    const Address door = rank == 0 ? host_.find(job_.rendezvous) : address_of(rank);
+    Task<std::unique_ptr<Link>> calling = rank == 0 ? call_patiently(door) : call_once(door);
+    std::unique_ptr<Link> link = co_await calling;
+    Task<int> contest =
+        race(introduce(host_, *link, job_, rank, door_->port()), until_silent(host_.loop(), *link));
+    const int winner = co_await contest;
+    if (winner == 1) throw HungUp(kSilent);
+    peer(rank).emplace(
+        Mesh::Peer{std::move(link), door, kCallerHandshakeBytes, kListenerHandshakeBytes});
+    door_->news().ring();
   }
 
-  TcpLoop& loop_;
+  // Where somebody is known to listen.
+  Task<std::unique_ptr<Link>> call_once(Address to) {
+    Host::Answer answer{nullptr, false, kSilent};
+    Task<int> contest =
+        race(hear_answer(to, answer), sleep_until(host_.loop(), host_.loop().now() + kSilentFor));
+    co_await contest;
+    if (!answer.link) throw HungUp(answer.why);
+    co_return std::move(answer.link);
+  }
+  Task<> hear_answer(Address to, Host::Answer& answer) {
+    Task<Host::Answer> calling = host_.call(to);
+    answer = co_await calling;
+  }
+  // Tries again, for as long as it is allowed to run, while nobody listens there yet.
+  Task<std::unique_ptr<Link>> call_patiently(Address to) {
+    while (true) {
+      Host::Answer answer;
+      co_await hear_answer(to, answer);
+      if (answer.link) co_return std::move(answer.link);
+      co_await sleep_until(host_.loop(), host_.loop().now() + kCallAgainAfter);
+    }
+  }
+
+  Host& host_;
   const Job& job_;
   std::unique_ptr<Door> door_;
   Peers peers_;
-  std::vector<RosterEntry> roster_;
+  std::vector<Address> roster_;
   bool has_roster_ = false;
+  int told_below_ = 1;  // whom rank 0 has sent the roster
+  int half_told_ = -1;  // whom it is sending it to
 };
 
-Error nobody_came(const Job& job, const Links& links) {
+// Who hangs up on account of another says so, but not to one it has not shaken hands with yet, and
+// its word may come by another way than its end. So whoever sees an end waits a moment to be told.
+Task<> meet_all(Host& host, const Job& job, Links& links) {
+  // Rank 0 knows best who is missing: the others give it a moment longer, to say so.
+  const Time patience = job.timeout + (job.rank == 0 ? Time(0) : kToBeTold);
+  std::optional<Vanished> vanished;
+  try {
+    co_await within(host.loop(), host.loop().now() + patience, "joining the job", links.gather());
+  } catch (const Vanished& lost) {
+    vanished = lost;
+  }
+  if (!vanished) co_return;
+  Task<int> told =
+      race(links.hear_on_whose_account(), sleep_until(host.loop(), host.loop().now() + kToBeTold));
+  co_await told;
+  throw_lost(vanished->rank(), vanished->what());
+}
+
+Error nobody_came(const Job& job, Links& links) {
   const std::string who = links.wait_for_roster()
                               ? "rank 0 to hear from all others"
                               : fmt::format("rank {}", fmt::join(links.missing(), ", "));
@@ -381,29 +437,28 @@ Error nobody_came(const Job& job, const Links& links) {
 
 }  // namespace
 
-Task<Membership> join_task(TcpLoop& loop, Job job) {
-  if (job.size == 1) co_return Membership(nullptr, std::make_unique<TcpComm>(loop, 0, Peers(1)));
+Task<Membership> join_task(Host& host, Job job, std::unique_ptr<Listener> listener) {
+  if (job.size == 1) co_return Membership(nullptr, std::make_unique<Mesh>(host, 0, Peers(1)));
 
-  Links links(loop, job);
-  // Rank 0 knows best who is missing: the others give it a moment longer, to say so.
-  const Time patience = job.timeout + (job.rank == 0 ? Time(0) : kToBeTold);
+  if (!listener) listener = own_listener(host, job);
+  Links links(host, job, std::move(listener));
   try {
-    co_await within(loop, loop.now() + patience, "joining the job", links.gather());
+    co_await meet_all(host, job, links);
   } catch (const PeerLost& lost) {
     links.give_up(lost.rank());
     throw;
   } catch (const DeadlineExceeded&) {
-    if (!links.missing().empty()) links.give_up(links.missing().front());
+    const std::vector<int> missing = links.missing();
+    if (!missing.empty() && !links.wait_for_roster()) links.give_up(missing.front());
     throw nobody_came(job, links);
   }
-  auto comm = std::make_unique<TcpComm>(loop, job.rank, links.take_peers());
+  auto comm = std::make_unique<Mesh>(host, job.rank, links.take_peers());
   co_return Membership(links.take_door(), std::move(comm));
 }
 
-Membership join(TcpLoop& loop, const Job& job) { return loop.run(join_task(loop, job)); }
-
-tcp::acceptor listen_on_loopback(TcpLoop& loop) {
-  return listen_at(loop, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+Membership join(TcpHost& host, const Job& job) {
+  const bool inherits = job.rank == 0 && job.listen_fd >= 0;
+  return host.loop().run(join_task(host, job, inherits ? host.adopt(job.listen_fd) : nullptr));
 }
 
 }  // namespace starling

@@ -6,6 +6,8 @@
 //      one does not come or is lost meanwhile, it says which one instead.
 //   D. Rank r calls the ranks 1 .. r-1 and is called by the ranks above it. They all listen
 //      already: one that refuses the call has died.
+//   E. Who finds that another has gone waits a moment for a word on whose account, then tells all
+//      whom it has a connection with, and gives up, too.
 //
 // The listener stays open for as long as the job runs, so that a rank can be knocked at to see
 // whether its process is still there. Whoever calls after all have come is hung up on.
@@ -14,8 +16,8 @@
 #include <memory>
 
 #include "job/job.h"
-#include "net/tcp_comm.h"
-#include "net/tcp_loop.h"
+#include "net/mesh.h"
+#include "net/tcp_host.h"
 
 namespace starling {
 
@@ -24,25 +26,23 @@ class Door;
 // A Comm with its listener.
 class Membership {
  public:
-  Membership(std::unique_ptr<Door> door, std::unique_ptr<TcpComm> comm);
+  Membership(std::unique_ptr<Door> door, std::unique_ptr<Mesh> comm);
   Membership(Membership&&) noexcept;
   ~Membership();
 
-  TcpComm& comm() { return *comm_; }
-  std::uint16_t port() const;  // where others knock
+  Mesh& comm() { return *comm_; }
+  std::uint32_t port() const;  // where others knock
 
  private:
   std::unique_ptr<Door> door_;
-  std::unique_ptr<TcpComm> comm_;
+  std::unique_ptr<Mesh> comm_;
 };
 
 // Throws Error if not everybody is there before the job's timeout, and PeerLost if somebody was and
 // has gone again.
-Membership join(TcpLoop& loop, const Job& job);
-// The same as a task, for several ranks in one process.
-Task<Membership> join_task(TcpLoop& loop, Job job);
-
-// A socket listening on a free loopback port: what the launcher hands to rank 0.
-asio::ip::tcp::acceptor listen_on_loopback(TcpLoop& loop);
+Membership join(TcpHost& host, const Job& job);
+// The same as a task, on any host. The listener is one that was there before, or there will be a new
+// one.
+Task<Membership> join_task(Host& host, Job job, std::unique_ptr<Listener> listener = nullptr);
 
 }  // namespace starling

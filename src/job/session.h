@@ -20,7 +20,7 @@
 #include "job/job.h"
 #include "job/join.h"
 #include "job/timeline_file.h"
-#include "net/tcp_loop.h"
+#include "net/tcp_host.h"
 
 namespace starling {
 
@@ -34,7 +34,7 @@ class Session {
 
   const Job& job() const { return job_; }
   TcpLoop& loop() { return loop_; }
-  TcpComm& comm() { return member_.comm(); }
+  Mesh& comm() { return member_.comm(); }
 
   // Drives a task to its end, for no longer than the job's timeout; `what` names it in the error.
   void run(const char* what, Task<> task);
@@ -57,6 +57,7 @@ class Session {
 
   Job job_;
   TcpLoop loop_;
+  TcpHost host_{loop_};
   Membership member_;
   TimelineFile timeline_;
   Bell asked_to_stop_;

@@ -1,56 +1,30 @@
 #include "net/connection.h"
 
 #include <fmt/format.h>
-#include <netinet/tcp.h>
-
-#include <asio/buffer.hpp>
 
 #include "base/error.h"
-#include "net/pooled.h"
-#include "net/tcp_info.h"
 
 namespace starling {
 
 namespace {
 
-template <int kLevel, int kName>
-using IntegerOption = asio::detail::socket_option::integer<kLevel, kName>;
-
-// Between two processes of one machine there is no distance to fill. A short queue made exchanges
-// of 4 MB and more a fifth to a third faster (docs/performance.md), probably because its bytes are
-// still in the cache when they are read.
-constexpr int kLoopbackSendBufferBytes = 300'000;
-
 constexpr std::size_t kShortBytes = 1024;
 constexpr std::size_t kLongBytes = 16 * 1024;
 
-asio::mutable_buffer buffer(Bytes bytes) { return {bytes.data(), bytes.size()}; }
-asio::const_buffer buffer(ConstBytes bytes) { return {bytes.data(), bytes.size()}; }
-
 }  // namespace
 
-Connection::Connection(asio::ip::tcp::socket socket, Events events)
-    : socket_(std::move(socket)),
+Connection::Connection(std::unique_ptr<Link> link, const FrameHeader& first,
+                       std::size_t first_bytes, Events events)
+    : link_(std::move(link)),
       events_(std::move(events)),
       inbox_([this](Receive& receive) { events_.received(receive); },
              [this](FrameHeader::Kind kind, std::uint32_t channel) {
                outbox_.tell(kind, channel);
                has_words_ = true;
              }),
-      outbox_([this](Send& send) { events_.sent(send); }) {
-  socket_.non_blocking(true);
-  socket_.set_option(asio::ip::tcp::no_delay(true));
-  if (socket_.remote_endpoint().address().is_loopback()) {
-    socket_.set_option(asio::socket_base::send_buffer_size(kLoopbackSendBufferBytes));
-  }
-  // A machine that vanishes sends no farewell; on an idle connection the kernel finds out for us.
-  // TCP_USER_TIMEOUT would do so on a busy one, but it also fires where the peer is there and only
-  // does not read.
-  socket_.set_option(asio::socket_base::keep_alive(true));
-  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPIDLE>(2));
-  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPINTVL>(1));
-  socket_.set_option(IntegerOption<IPPROTO_TCP, TCP_KEEPCNT>(3));
-}
+      outbox_([this](Send& send) { events_.sent(send); }),
+      next_header_(first),
+      next_got_bytes_(first_bytes) {}
 
 void Connection::post(Send& send) {
   outbox_.post(send);
@@ -74,33 +48,28 @@ void Connection::write_words() {
 
 void Connection::write() {
   while (open_) {
-    const std::array<ConstBytes, 3> next = outbox_.next();
+    const Link::Parts next = outbox_.next();
     if (next[0].empty() && next[1].empty() && next[2].empty()) return;
-    asio::error_code error;
-    const std::array<asio::const_buffer, 3> buffers = {buffer(next[0]), buffer(next[1]),
-                                                       buffer(next[2])};
     // A short frame is worth no packet, and no waking up its reader, if another one is right
     // behind it.
     const bool wait_for_next = next[1].size() + next[2].size() <= kShortBytes && outbox_.has_more();
-    const std::size_t bytes = socket_.send(buffers, wait_for_next ? MSG_MORE : 0, error);
-    if (error == asio::error::would_block) {
+    const Link::Transfer written = link_->write_some(next, wait_for_next);
+    if (written.status == Link::Status::not_now) {
       write_armed_ = true;
-      socket_.async_wait(asio::socket_base::wait_write,
-                         Pooled([self = shared_from_this()](const asio::error_code& failed) {
-                           self->write_armed_ = false;
-                           if (!failed) self->write();
-                         }));
-      return;
+      return link_->when_writable([this] {
+        write_armed_ = false;
+        write();
+      });
     }
-    if (error) {
+    if (written.status != Link::Status::moved) {
       // Before it hung up, it may have told on whose account.
       inbox_.keep_everything();
       read();
-      return fail(kNobody, error.message());
+      return fail(kNobody, written.error.message());
     }
     const Purpose purpose = outbox_.purpose();
-    const std::size_t payload = outbox_.written(bytes);
-    events_.moved(Direction::sent, purpose, {payload, bytes});
+    const std::size_t payload = outbox_.written(written.bytes);
+    events_.moved(Direction::sent, purpose, {payload, written.bytes});
   }
 }
 
@@ -114,11 +83,10 @@ void Connection::read() {
   write_words();
   if (!open_ || paused_ || read_armed_) return;
   read_armed_ = true;
-  socket_.async_wait(asio::socket_base::wait_read,
-                     Pooled([self = shared_from_this()](const asio::error_code& failed) {
-                       self->read_armed_ = false;
-                       if (!failed) self->read();
-                     }));
+  link_->when_readable([this] {
+    read_armed_ = false;
+    read();
+  });
 }
 
 // Reads a fragment straight into its place, and the header behind it in the same call.
@@ -140,14 +108,11 @@ void Connection::read_fragments() {
       }
       place = *found;
     }
-    asio::error_code error;
-    const std::array<asio::mutable_buffer, 3> buffers = {
-        buffer(place[0]), buffer(place[1]),
-        buffer(object_bytes(next_header_).subspan(next_got_bytes_))};
-    const std::size_t bytes = socket_.read_some(buffers, error);
-    if (error == asio::error::would_block) return;
-    if (error == asio::error::eof) return fail(kNobody, "it closed the connection");
-    if (error) return fail(kNobody, error.message());
+    const auto [status, bytes, error] =
+        link_->read_some({place[0], place[1], object_bytes(next_header_).subspan(next_got_bytes_)});
+    if (status == Link::Status::not_now) return;
+    if (status == Link::Status::closed) return fail(kNobody, "it closed the connection");
+    if (status == Link::Status::broken) return fail(kNobody, error.message());
 
     const std::size_t payload = std::min(bytes, place[0].size() + place[1].size());
     next_got_bytes_ += bytes - payload;
@@ -186,24 +151,25 @@ void Connection::begin_fragment() {
     case FrameHeader::Kind::abort:
       return fail(static_cast<int>(header_.channel), "another rank reported it");
     case FrameHeader::Kind::hold:
-      return outbox_.hold(header_.channel);
+      outbox_.hold(header_.channel);
+      return inbox_.expect_word(outbox_.holds_back());
     case FrameHeader::Kind::resume:
       has_words_ = true;
-      return outbox_.resume(header_.channel);
+      outbox_.resume(header_.channel);
+      return inbox_.expect_word(outbox_.holds_back());
   }
   fail(kPeer, "it sent a frame of an unknown kind");
 }
 
 Time Connection::unanswered_since(Time now) {
-  const TcpInfo info = kernel_info();
-  const std::uint64_t answered = info.acknowledged_bytes + info.received_bytes;
-  if (!info.awaits_answer || answered != answered_bytes_) unanswered_since_ = now;
-  answered_bytes_ = answered;
+  const Link::Signs signs = link_->signs_of_life();
+  if (!signs.owes_answer || signs.answered_bytes != answered_bytes_) unanswered_since_ = now;
+  answered_bytes_ = signs.answered_bytes;
   return unanswered_since_;
 }
 
 void Connection::look_for_end() {
-  if (!open_ || !paused_ || tcp_info_of(socket_.native_handle()).established) return;
+  if (!open_ || !paused_ || link_->signs_of_life().established) return;
   inbox_.keep_everything();
   read();
 }
@@ -212,26 +178,22 @@ void Connection::fail(int culprit, const std::string& why) {
   if (!open_) return;
   open_ = false;
   if (culprit != kPeer) {  // else close() tells the peer first
-    asio::error_code ignored;
-    socket_.close(ignored);
+    hung_up_ = true;
+    link_->close();
   }
   events_.broken(culprit, why);
 }
 
 void Connection::close(int culprit) {
-  if (socket_.is_open()) {
-    if (outbox_.between_fragments()) {
-      FrameHeader last;
-      last.kind = culprit < 0 ? FrameHeader::Kind::goodbye : FrameHeader::Kind::abort;
-      last.channel = static_cast<std::uint32_t>(std::max(culprit, 0));
-      asio::error_code ignored;
-      socket_.write_some(buffer(std::as_bytes(std::span(&last, 1))), ignored);
-    }
-    asio::error_code ignored;
-    socket_.shutdown(asio::socket_base::shutdown_send, ignored);
-    socket_.close(ignored);
-  }
   open_ = false;
+  if (std::exchange(hung_up_, true)) return;
+  if (outbox_.between_fragments()) {
+    FrameHeader last;
+    last.kind = culprit < 0 ? FrameHeader::Kind::goodbye : FrameHeader::Kind::abort;
+    last.channel = static_cast<std::uint32_t>(std::max(culprit, 0));
+    write_at_once(*link_, object_bytes(last));
+  }
+  link_->close();
 }
 
 }  // namespace starling

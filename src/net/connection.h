@@ -1,18 +1,17 @@
-// Connection: the framed stream to one peer, over a TCP socket.
+// Connection: the framed stream to one peer, over a link.
 #pragma once
 
-#include <asio/ip/tcp.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "net/inbox.h"
 #include "net/outbox.h"
-#include "net/tcp_info.h"
+#include "runtime/link.h"
 
 namespace starling {
 
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection {
  public:
   struct Events {
     Inbox::Finish received;
@@ -24,7 +23,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Culprits that are no rank: whoever cut the line, and the peer itself.
   static constexpr int kNobody = -1, kPeer = -2;
 
-  Connection(asio::ip::tcp::socket socket, Events events);
+  // Of the first header so many bytes have been read already.
+  Connection(std::unique_ptr<Link> link, const FrameHeader& first, std::size_t first_bytes,
+             Events events);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
   void post(Send& send);
   void post(Receive& receive);
@@ -39,20 +42,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // A connection that we do not read from cannot tell us that it was closed; this looks.
   void look_for_end();
 
-  // Says goodbye, or on whose account we give up (culprit >= 0), as far as the socket takes it at
-  // once.
+  // Says goodbye, or on whose account we give up (culprit >= 0), as far as the link takes it at once.
   void close(int culprit);
   bool open() const { return open_; }
   // Whether what came in ends within a frame.
   bool torn() const { return in_fragment_ || next_got_bytes_ > 0; }
 
-  // Since when the peer's kernel owes us a sign of life; `now` if it does not.
+  // Since when the peer owes us a sign of life; `now` if it does not. Only while it is open.
   Time unanswered_since(Time now);
   // It has given one elsewhere.
   void has_answered(Time now) { unanswered_since_ = now; }
 
-  int socket_fd() { return socket_.native_handle(); }
-  TcpInfo kernel_info() { return tcp_info_of(socket_.native_handle()); }
+  Link& link() { return *link_; }
 
  private:
   void write();
@@ -61,11 +62,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_fragment();
   void fail(int culprit, const std::string& why);
 
-  asio::ip::tcp::socket socket_;
+  std::unique_ptr<Link> link_;
   Events events_;
   Inbox inbox_;
   Outbox outbox_;
   bool open_ = true;
+  bool hung_up_ = false;  // we have; the peer gets no more words
   bool read_armed_ = false;
   bool write_armed_ = false;
   bool paused_ = false;     // a message has come that has no place yet

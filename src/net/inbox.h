@@ -1,6 +1,7 @@
 // Inbox: where one peer's messages land. A message whose receive is posted lands in the caller's
 // memory. One that nobody asked for yet is left in the kernel, which slows its sender down, unless
-// a receive on another channel waits behind it: then it is kept here.
+// something waits behind it: a receive on another channel, or the word that a channel of ours may
+// go on. Then it is kept here.
 // A receive whose lender has no room counts for nothing until it asks again, and the peer is asked
 // at once to hold its channel back.
 //
@@ -54,6 +55,9 @@ class Inbox {
   // left behind is not more than the kernel holds, and we want to read to the end.
   void keep_everything() { keep_everything_ = true; }
 
+  // Whether the peer holds a channel of ours back, and its word to go on is to be read.
+  void expect_word(bool expected) { expects_word_ = expected; }
+
   // Any receive that is not complete; nullptr if there is none.
   Receive* unfinished() {
     for (List<Receive>* list : {&landing_, &posted_, &declined_}) {
@@ -97,6 +101,7 @@ class Inbox {
   std::uint64_t stored_bytes_ = 0;
   std::set<std::uint32_t> held_;  // the channels that the peer was asked to hold back
   bool keep_everything_ = false;
+  bool expects_word_ = false;
   std::vector<std::byte> discarded_;
 };
 

@@ -20,14 +20,16 @@ void Outbox::wait_for_turn(Queue& queue) {
 // A channel that we never sent anything on cannot have filled anybody's space.
 void Outbox::hold(std::uint32_t channel) {
   const auto found = queues_.find(channel);
-  if (found == queues_.end()) return;
+  if (found == queues_.end() || found->second.held) return;
+  ++held_queues_;
   found->second.held = true;
   found->second.unlink();
 }
 
 void Outbox::resume(std::uint32_t channel) {
   const auto found = queues_.find(channel);
-  if (found == queues_.end()) return;
+  if (found == queues_.end() || !found->second.held) return;
+  --held_queues_;
   found->second.held = false;
   if (!found->second.linked()) wait_for_turn(found->second);
 }
@@ -63,6 +65,7 @@ std::vector<Send*> Outbox::give_up() {
     }
   }
   queues_.clear();
+  held_queues_ = 0;
   words_.messages.clear();
   torn_ = turn_ != nullptr;
   turn_ = nullptr;

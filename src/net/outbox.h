@@ -30,6 +30,7 @@ class Outbox {
   // At the peer's wish: its space for what nobody there has asked for yet is short.
   void hold(std::uint32_t channel);
   void resume(std::uint32_t channel);
+  bool holds_back() const { return held_queues_ > 0; }
   // A word to the peer's outbox, which goes before the next fragment.
   void tell(FrameHeader::Kind kind, std::uint32_t channel);
 
@@ -69,6 +70,7 @@ class Outbox {
   Finish finish_;
   // By channel. None is forgotten: a channel is used again, and a large model has thousands.
   std::unordered_map<std::uint32_t, Queue> queues_;
+  int held_queues_ = 0;
   List<Queue> waiting_;    // those with messages to go, in the order of their turns
   Queue words_;            // to the peer's outbox; they do not wait for a turn
   Queue* turn_ = nullptr;  // whose fragment is being written

@@ -148,13 +148,13 @@ void Cluster::detect(const Faults::Partition& partition) {
 void Cluster::end(SimComm& comm, std::optional<int> culprit) {
   comm.die();
   std::set<Time> latencies = {network_.standard.latency};
-  for (const auto& [ends, link] : network_.exceptions) {
-    if (ends.first == comm.rank()) latencies.insert(link.latency);
+  for (const auto& [ends, cable] : network_.exceptions) {
+    if (ends.first == comm.rank()) latencies.insert(cable.latency);
   }
   for (const Time latency : latencies) {
     loop_.at(loop_.now() + latency, [this, latency, rank = comm.rank(), culprit] {
       for (const auto& other : comms_) {
-        const bool hears_now = network_.link(rank, other->rank()).latency == latency;
+        const bool hears_now = network_.cable(rank, other->rank()).latency == latency;
         if (hears_now && other->alive()) other->see_end(rank, culprit);
       }
     });
@@ -162,15 +162,15 @@ void Cluster::end(SimComm& comm, std::optional<int> culprit) {
 }
 
 Cluster::Passage Cluster::pass(int from, int to, std::uint64_t wire_bytes) {
-  const Link& link = network_.link(from, to);
-  const Time transfer = link.transfer_time(static_cast<double>(wire_bytes));
+  const Cable& cable = network_.cable(from, to);
+  const Time transfer = cable.transfer_time(static_cast<double>(wire_bytes));
   Time& egress_free = egress_free_[static_cast<std::size_t>(from)];
   Time& ingress_free = ingress_free_[static_cast<std::size_t>(to)];
 
   Passage passage;
   passage.begins = std::max(loop_.now(), egress_free);
   passage.leaves = egress_free = passage.begins + transfer;
-  passage.arrives = ingress_free = std::max(passage.leaves + link.latency, ingress_free + transfer);
+  passage.arrives = ingress_free = std::max(passage.leaves + cable.latency, ingress_free + transfer);
   return passage;
 }
 

@@ -57,7 +57,7 @@ class Cluster {
   Passage pass(int from, int to, std::uint64_t wire_bytes);
   // Does that when a word from one has come to the other.
   void tell(int from, int to, std::function<void()> action) {
-    loop_.at(loop_.now() + network_.link(from, to).latency, std::move(action));
+    loop_.at(loop_.now() + network_.cable(from, to).latency, std::move(action));
   }
   std::uint64_t next_number() { return messages_++; }
   void show(int from, int to, ConstBytes source) const {

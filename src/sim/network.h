@@ -13,7 +13,7 @@
 
 namespace starling {
 
-struct Link {
+struct Cable {
   double bytes_per_second = std::numeric_limits<double>::infinity();
   Time latency{0};
 
@@ -23,10 +23,10 @@ struct Link {
 };
 
 struct Network {
-  Link standard;
-  std::map<std::pair<int, int>, Link> exceptions;  // (from, to) -> a link unlike the others
+  Cable standard;
+  std::map<std::pair<int, int>, Cable> exceptions;  // (from, to) -> one unlike the others
 
-  const Link& link(int from, int to) const {
+  const Cable& cable(int from, int to) const {
     const auto found = exceptions.find({from, to});
     return found == exceptions.end() ? standard : found->second;
   }

@@ -32,7 +32,7 @@ class SimComm : public Comm {
   using Comm::lost_cause;
   using Comm::presence;
 
-  // What this rank learns of another's end, as TcpComm does: a goodbye, or on whose account it gave
+  // What this rank learns of another's end, as Mesh does: a goodbye, or on whose account it gave
   // up, which may be its own.
   void see_end(int peer, std::optional<int> culprit);
   void see_leave(int peer);

@@ -48,7 +48,7 @@ class Dist {
   Strategy& strategy() { return *strategy_; }
   // The lowest rank that is left, which speaks for all. Throws CutOff if this one must not.
   bool leads();
-  TcpComm& comm() { return session_.comm(); }
+  Mesh& comm() { return session_.comm(); }
   // For what they do together beside the strategy.
   Group workers() {
     return Group(comm()).first(size(), static_cast<std::uint32_t>(GroupNumber::control));

@@ -58,7 +58,7 @@ void write_event(const Job& job, const std::string& text) {
 
 class Worker {
  public:
-  explicit Worker(const Job& job) : job_(job), member_(join(loop_, job)) {
+  explicit Worker(const Job& job) : job_(job), member_(join(host_, job)) {
     say(fmt::format("rank {} pid {} joined", job.rank, ::getpid()));
   }
 
@@ -129,6 +129,7 @@ class Worker {
 
   Job job_;
   TcpLoop loop_;
+  TcpHost host_{loop_};
   Membership member_;
 };
 

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "job/join.h"
-#include "net/socket_io.h"
 #include "runtime/all.h"
+#include "tests/net/borrowed_link.h"
 #include "tests/net/patience.h"
 
 namespace starling {
@@ -28,6 +28,7 @@ struct Ends {
     acceptor.accept(listener);
   }
   tcp::socket caller, listener;
+  BorrowedLink from_caller{caller}, from_listener{listener};
 };
 
 Job job_of(int rank, std::string secret = "the secret of this test") {
@@ -47,10 +48,10 @@ Task<> note_outcome(Task<> side, std::string& outcome) {
   }
 }
 
-Task<> listen(TcpLoop& loop, tcp::socket& socket, const Job& job, Hello& hello) {
-  Task<Hello> first = hear_hello(loop, socket);
+Task<> listen(Host& host, Link& link, const Job& job, Hello& hello) {
+  Task<Hello> first = hear_hello(host, link);
   hello = co_await first;
-  co_await examine(loop, socket, job, hello);
+  co_await examine(host, link, job, hello);
 }
 
 struct Outcome {
@@ -60,12 +61,14 @@ struct Outcome {
 
 Outcome shake_hands(const Job& caller, int to, const Job& listener) {
   TcpLoop loop;
+  TcpHost host(loop);
   Ends ends(loop);
   Outcome outcome;
   std::vector<Task<>> sides;
-  sides.push_back(note_outcome(introduce(loop, ends.caller, caller, to, 4711), outcome.caller));
   sides.push_back(
-      note_outcome(listen(loop, ends.listener, listener, outcome.hello), outcome.listener));
+      note_outcome(introduce(host, ends.from_caller, caller, to, 4711), outcome.caller));
+  sides.push_back(
+      note_outcome(listen(host, ends.from_listener, listener, outcome.hello), outcome.listener));
   loop.run(all(std::move(sides)));
   return outcome;
 }
@@ -94,10 +97,11 @@ TEST(Handshake, IsWorthNothingBeforeAnotherRank) {
 // One who listens in the place of rank 0 and says welcome to everything.
 TEST(Handshake, TheCallerSeesThatTheListenerDoesNotKnowTheSecret) {
   TcpLoop loop;
+  TcpHost host(loop);
   Ends ends(loop);
   std::string outcome;
   const Job job = job_of(1);
-  const Running calling(note_outcome(introduce(loop, ends.caller, job, 0, 1), outcome));
+  const Running calling(note_outcome(introduce(host, ends.from_caller, job, 0, 1), outcome));
   Hello hello;
   const std::array<std::byte, kChallengeBytes> challenge{};
   const std::array<std::byte, kConfirmationBytes> confirmation{};
@@ -114,10 +118,11 @@ TEST(Handshake, TheCallerSeesThatTheListenerDoesNotKnowTheSecret) {
 // What the caller said is no proof when it is said back to it.
 TEST(Handshake, TheCallerDoesNotTakeItsOwnProofForTheListeners) {
   TcpLoop loop;
+  TcpHost host(loop);
   Ends ends(loop);
   std::string outcome;
   const Job job = job_of(1);
-  const Running calling(note_outcome(introduce(loop, ends.caller, job, 0, 1), outcome));
+  const Running calling(note_outcome(introduce(host, ends.from_caller, job, 0, 1), outcome));
   Hello hello;
   std::array<std::byte, kChallengeBytes> challenge{};
   std::array<std::byte, kConfirmationBytes> confirmation{};
@@ -140,14 +145,15 @@ struct Between {
 template <class Change>
 Between pass_on(const Change& change, const std::array<std::byte, 32>* replayed = nullptr) {
   TcpLoop loop;
+  TcpHost host(loop);
   Ends left(loop), right(loop);
   const Job caller = job_of(2), listener = job_of(1);
   std::string ignored;
   Hello heard;
   Between result;
-  const Running calling(note_outcome(introduce(loop, left.caller, caller, 1, 4711), ignored));
+  const Running calling(note_outcome(introduce(host, left.from_caller, caller, 1, 4711), ignored));
   const Running listening(
-      note_outcome(listen(loop, right.listener, listener, heard), result.outcome));
+      note_outcome(listen(host, right.from_listener, listener, heard), result.outcome));
   asio::read(left.listener, asio::buffer(&result.hello, sizeof result.hello));
   Hello hello = result.hello;
   change(hello);
@@ -181,11 +187,12 @@ TEST(Handshake, AProofIsGoodForOneConversation) {
 // One who calls without the secret gets nothing that was made with it.
 TEST(Handshake, TheListenerProvesNothingToAStranger) {
   TcpLoop loop;
+  TcpHost host(loop);
   Ends ends(loop);
   std::string outcome;
   Hello unused;
   const Job job = job_of(0);
-  const Running listening(note_outcome(listen(loop, ends.listener, job, unused), outcome));
+  const Running listening(note_outcome(listen(host, ends.from_listener, job, unused), outcome));
   Hello hello;
   hello.rank = 2;
   hello.size = 4;

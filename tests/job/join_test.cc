@@ -14,6 +14,7 @@
 #include "job/handshake.h"
 #include "runtime/race.h"
 #include "tests/error_of.h"
+#include "tests/net/borrowed_link.h"
 #include "tests/net/patience.h"
 
 namespace starling {
@@ -35,9 +36,9 @@ class Gathering {
       job.rendezvous = "127.0.0.1:" + std::to_string(where_.port());
       job.secret = "a secret of those who gather";
       job.timeout = timeout;
-      if (rank == 0) job.listen_fd = ::dup(listener.native_handle());
       jobs_.push_back(job);
     }
+    listen_fd_ = ::dup(listener.native_handle());
     comings_.resize(jobs_.size());
   }
 
@@ -47,7 +48,9 @@ class Gathering {
 
   void start(int rank) {
     Coming& coming = comings_[static_cast<std::size_t>(rank)];
-    coming.running = std::make_unique<Running>(come(loop_, job(rank), coming.member));
+    auto listener = rank == 0 ? host_.adopt(listen_fd_) : nullptr;
+    coming.running =
+        std::make_unique<Running>(come(host_, job(rank), std::move(listener), coming.member));
   }
   // As if its process had died.
   void kill(int rank) {
@@ -82,10 +85,12 @@ class Gathering {
   // What becomes of one who introduces itself so.
   std::string introduce_as(const Job& job, int to) {
     tcp::socket socket = call();
-    return error_of([&] {
-      loop_.run(within(loop_, loop_.now() + std::chrono::seconds(20), "the test",
-                       introduce(loop_, socket, job, to, 1)));
-    });
+    return error_of([&] { introduce_as(socket, job, to, 1); });
+  }
+  void introduce_as(tcp::socket& socket, const Job& job, int to, std::uint32_t listen_port) {
+    BorrowedLink link(socket);
+    loop_.run(within(loop_, loop_.now() + std::chrono::seconds(20), "the test",
+                     introduce(host_, link, job, to, listen_port)));
   }
 
  private:
@@ -94,12 +99,15 @@ class Gathering {
     std::unique_ptr<Running> running;
   };
 
-  static Task<> come(TcpLoop& loop, Job job, std::optional<Membership>& member) {
-    Task<Membership> joining = join_task(loop, job);
+  static Task<> come(Host& host, Job job, std::unique_ptr<Listener> listener,
+                     std::optional<Membership>& member) {
+    Task<Membership> joining = join_task(host, job, std::move(listener));
     member.emplace(co_await joining);
   }
 
   TcpLoop loop_;
+  TcpHost host_{loop_};
+  int listen_fd_;
   tcp::endpoint where_;
   std::vector<Job> jobs_;
   std::vector<Coming> comings_;
@@ -172,7 +180,7 @@ TEST(Join, LetsARankInOnce) {
   gathering.start(1);
   gathering.settle();
   tcp::socket second = gathering.call();
-  gathering.loop().run(introduce(gathering.loop(), second, gathering.job(1), 0, 1));
+  gathering.introduce_as(second, gathering.job(1), 0, 1);
   poll_until(gathering.loop(), [&] { return has_hung_up(second); });
   gathering.start(2);
   gathering.until_all_are_here();
@@ -203,7 +211,8 @@ TEST(Join, HangsUpOnEveryCallerOnceAllAreHere) {
   gathering.until_all_are_here();
   for (int rank = 0; rank < 3; ++rank) {
     tcp::socket caller(gathering.loop().io());
-    caller.connect({asio::ip::address_v4::loopback(), gathering.member(rank).port()});
+    caller.connect({asio::ip::address_v4::loopback(),
+                    static_cast<std::uint16_t>(gathering.member(rank).port())});
     Hello hello;
     hello.rank = 2;
     hello.to = static_cast<std::uint32_t>(rank);
@@ -292,7 +301,7 @@ TEST(Join, SaysWhoDoesNotAnswerAnyMore) {
   tcp::acceptor gone = listen_on_loopback(gathering.loop());
   const std::uint16_t port = gone.local_endpoint().port();
   gone.close();
-  gathering.loop().run(introduce(gathering.loop(), one, gathering.job(1), 0, port));
+  gathering.introduce_as(one, gathering.job(1), 0, port);
   gathering.start(2);
   EXPECT_TRUE(
       mentions(gathering.failure_of(2), "rank 1 was lost in joining the job (Connection refused)"))
@@ -305,7 +314,7 @@ TEST(Join, HearsOnWhoseAccountAnotherGaveUp) {
   gathering.start(0);
   gathering.start(1);
   tcp::socket two = gathering.call();
-  gathering.loop().run(introduce(gathering.loop(), two, gathering.job(2), 0, 1));
+  gathering.introduce_as(two, gathering.job(2), 0, 1);
   poll_until(gathering.loop(), [&] { return gathering.is_done(0); });
   int word = 0;
   auto lost = gathering.member(0).comm().receive(2, kChannel, std::span(&word, 1));

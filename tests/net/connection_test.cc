@@ -163,7 +163,7 @@ TEST(Connection, AsksForAChannelsHoldAndItsResumption) {
   peer.until_done(receive);
   EXPECT_EQ(in, std::vector<std::byte>(kLength, std::byte{3}));
   EXPECT_EQ(peer.comm().ledger().count(1, Direction::sent, Purpose::control).wire,
-            peer.comm().kernel_info(1).sent_bytes);
+            peer.link().kernel_info().sent_bytes);
 }
 
 // The receive goes when a part of a fragment has landed, in a message of one fragment and of three.
@@ -196,7 +196,7 @@ TEST(Connection, SendsTheRestOfAMessageWithdrawnWithinAFragment) {
     RawPeer peer;
     if (length == kFragmentBytes) {
       const int few_bytes = 4096;
-      ::setsockopt(peer.comm().socket_fd(1), SOL_SOCKET, SO_SNDBUF, &few_bytes, sizeof few_bytes);
+      ::setsockopt(peer.link().socket_fd(), SOL_SOCKET, SO_SNDBUF, &few_bytes, sizeof few_bytes);
       peer.socket().set_option(asio::socket_base::receive_buffer_size(few_bytes));
     }
     {

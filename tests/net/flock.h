@@ -16,6 +16,7 @@ class Flock {
  public:
   explicit Flock(int size, std::chrono::seconds timeout = std::chrono::seconds(20)) {
     asio::ip::tcp::acceptor listener = listen_on_loopback(loop_);
+    const int listen_fd = ::dup(listener.native_handle());
     for (int rank = 0; rank < size; ++rank) {
       Job job;
       job.rank = rank;
@@ -23,14 +24,14 @@ class Flock {
       job.rendezvous = "127.0.0.1:" + std::to_string(listener.local_endpoint().port());
       job.secret = "a secret of the flock";
       job.timeout = timeout;
-      if (rank == 0) job.listen_fd = ::dup(listener.native_handle());
       jobs_.push_back(job);
     }
     listener.close();
     members_.resize(jobs_.size());
     std::vector<Task<>> tasks;
     for (const Job& job : jobs_) {
-      tasks.push_back(come(loop_, job, members_[static_cast<std::size_t>(job.rank)]));
+      tasks.push_back(come(host_, job, job.rank == 0 ? host_.adopt(listen_fd) : nullptr,
+                           members_[static_cast<std::size_t>(job.rank)]));
     }
     loop_.run(all(std::move(tasks)));
   }
@@ -55,16 +56,19 @@ class Flock {
 
   TcpLoop& loop() { return loop_; }
   Membership& member(int rank) { return *members_[static_cast<std::size_t>(rank)]; }
-  TcpComm& comm(int rank) { return member(rank).comm(); }
+  Mesh& comm(int rank) { return member(rank).comm(); }
+  TcpLink& link(int rank, int peer) { return dynamic_cast<TcpLink&>(comm(rank).link(peer)); }
   const Job& job(int rank) const { return jobs_[static_cast<std::size_t>(rank)]; }
   void leave(int rank) { members_[static_cast<std::size_t>(rank)].reset(); }
 
  private:
-  static Task<> come(TcpLoop& loop, Job job, std::optional<Membership>& member) {
-    member.emplace(co_await join_task(loop, job));
+  static Task<> come(Host& host, Job job, std::unique_ptr<Listener> listener,
+                     std::optional<Membership>& member) {
+    member.emplace(co_await join_task(host, job, std::move(listener)));
   }
 
   TcpLoop loop_;
+  TcpHost host_{loop_};
   std::vector<Job> jobs_;
   std::vector<std::optional<Membership>> members_;
 };

@@ -13,6 +13,7 @@
 #include "job/handshake.h"
 #include "job/join.h"
 #include "runtime/frame.h"
+#include "tests/net/borrowed_link.h"
 #include "tests/net/patience.h"
 
 namespace starling {
@@ -27,13 +28,13 @@ class RawPeer {
     job.rendezvous = "127.0.0.1:" + std::to_string(where.port());
     job.secret = "a secret of few";
     job.timeout = std::chrono::seconds(20);
-    job.listen_fd = ::dup(listener.native_handle());
+    Running joining(come(host_, job, host_.adopt(::dup(listener.native_handle())), member_));
     listener.close();
-    Running joining(come(loop_, job, member_));
     for (job.rank = 1; job.rank < size; ++job.rank) {
       sockets_.emplace_back(loop_.io());
       sockets_.back().connect(where);
-      loop_.run(introduce(loop_, sockets_.back(), job, 0, 1));
+      BorrowedLink link(sockets_.back());
+      loop_.run(introduce(host_, link, job, 0, 1));
     }
     loop_.drive(joining);
     std::vector<std::byte> roster(member_->comm().ledger().total_with(1, Direction::sent).wire -
@@ -43,7 +44,8 @@ class RawPeer {
   }
 
   TcpLoop& loop() { return loop_; }
-  TcpComm& comm() { return member_->comm(); }
+  Mesh& comm() { return member_->comm(); }
+  TcpLink& link() { return dynamic_cast<TcpLink&>(comm().link(1)); }
   asio::ip::tcp::socket& socket() { return sockets_.front(); }
   asio::ip::tcp::socket& last_socket() { return sockets_.back(); }  // that of the highest rank
   void leave() { member_.reset(); }
@@ -125,11 +127,13 @@ class RawPeer {
         socket().write_some(asio::buffer(unsaid_.data() + said_bytes_, unsaid_bytes()), error);
   }
 
-  static Task<> come(TcpLoop& loop, Job job, std::optional<Membership>& member) {
-    member.emplace(co_await join_task(loop, job));
+  static Task<> come(Host& host, Job job, std::unique_ptr<Listener> listener,
+                     std::optional<Membership>& member) {
+    member.emplace(co_await join_task(host, job, std::move(listener)));
   }
 
   TcpLoop loop_;
+  TcpHost host_{loop_};
   std::list<asio::ip::tcp::socket> sockets_;
   std::optional<Membership> member_;
   std::vector<std::byte> unsaid_;

@@ -43,7 +43,7 @@ TEST(Bully, TheHighestRankLeads) {
 
 // Rank 0's question takes so long to rank 1 that rank 2 has answered long before.
 TEST(Bully, TheHighestRankLeadsWhoeverAnswersFirst) {
-  const Link slow{1e8, 20ms};
+  const Cable slow{1e8, 20ms};
   Cluster cluster(3, {{1e8, 1ms}, {{{0, 1}, slow}}});
   EXPECT_EQ(elect_all(cluster, Time{0}), (std::vector<int>{2, 2, 2}));
 }

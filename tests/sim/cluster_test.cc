@@ -213,7 +213,7 @@ Task<> send_numbers_at_once(Comm& comm, std::vector<int>& got) {
 }
 
 TEST(Cluster, KeepsTheOrderOfMessagesThatArriveAtTheSameTime) {
-  for (const Link& link : {Link{}, Link{.latency = 1ms}, kLink}) {
+  for (const Cable& link : {Cable{}, Cable{.latency = 1ms}, kLink}) {
     Cluster cluster(2, {link, {}});
     std::vector<int> got, in_order(100);
     std::iota(in_order.begin(), in_order.end(), 0);

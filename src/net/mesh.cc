@@ -1,4 +1,4 @@
-#include "net/tcp_comm.h"
+#include "net/mesh.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "net/socket_io.h"
 #include "runtime/all.h"
 #include "runtime/race.h"
 
@@ -24,18 +23,18 @@ constexpr const char* kSilent = "it does not answer";
 
 }  // namespace
 
-TcpComm::TcpComm(TcpLoop& loop, int rank, std::vector<std::optional<Peer>> peers)
-    : Comm(loop, rank, static_cast<int>(peers.size())),
-      events_(loop),
+Mesh::Mesh(Host& host, int rank, std::vector<std::optional<Peer>> peers)
+    : Comm(host.loop(), rank, static_cast<int>(peers.size())),
+      host_(host),
       exceptions_at_start_(std::uncaught_exceptions()),
       connections_(peers.size()),
       doors_(peers.size()) {
   for (int peer = 0; peer < size(); ++peer) {
-    std::optional<Peer>& link = peers[static_cast<std::size_t>(peer)];
-    if (!link) continue;
-    books().add(peer, Direction::sent, Purpose::control, {0, link->handshake_sent_bytes});
-    books().add(peer, Direction::received, Purpose::control, {0, link->handshake_received_bytes});
-    doors_[static_cast<std::size_t>(peer)] = link->door;
+    std::optional<Peer>& found = peers[static_cast<std::size_t>(peer)];
+    if (!found) continue;
+    books().add(peer, Direction::sent, Purpose::control, {0, found->handshake_sent_bytes});
+    books().add(peer, Direction::received, Purpose::control, {0, found->handshake_received_bytes});
+    doors_[static_cast<std::size_t>(peer)] = found->door;
     Connection::Events events;
     events.received = [this](Receive& receive) { finish(receive); };
     events.sent = [this](Send& send) { finish(send); };
@@ -49,14 +48,17 @@ TcpComm::TcpComm(TcpLoop& loop, int rank, std::vector<std::optional<Peer>> peers
     events.broken = [this, peer](int culprit, const std::string& why) {
       broken(peer, culprit, why);
     };
-    connections_[static_cast<std::size_t>(peer)] =
-        std::make_shared<Connection>(std::move(link->socket), std::move(events));
-    connections_[static_cast<std::size_t>(peer)]->read();
+    connections_[static_cast<std::size_t>(peer)] = std::make_unique<Connection>(
+        std::move(found->link), found->first, found->first_bytes, std::move(events));
+  }
+  // The first frame of one may be about another.
+  for (const auto& connection : connections_) {
+    if (connection) connection->read();
   }
   watch_.emplace(watch());
 }
 
-TcpComm::~TcpComm() {
+Mesh::~Mesh() {
   const bool failed =
       is_cut_off() || owes_a_finish_ || std::uncaught_exceptions() > exceptions_at_start_;
   const std::optional<int> other = culprit() ? culprit() : first_suspect_;
@@ -66,30 +68,31 @@ TcpComm::~TcpComm() {
   }
 }
 
-Connection& TcpComm::connection(int peer) {
+Connection& Mesh::connection(int peer) {
   STARLING_CHECK(peer >= 0 && peer < size(), "rank {} talks to rank {}", rank(), peer);
   return *connections_[static_cast<std::size_t>(peer)];
 }
 
-void TcpComm::post(Send& send) {
+void Mesh::post(Send& send) {
   Connection& to = connection(send.peer());
   if (auto lost = lost_cause(send)) return finish(send, lost);
   to.post(send);
 }
 
-void TcpComm::post(Receive& receive) {
+void Mesh::post(Receive& receive) {
   connection(receive.peer()).post(receive);  // it may be here already
   if (receive.done()) return;
   if (auto lost = lost_cause(receive)) finish(receive, lost);
 }
 
 // A peer that gives up says on whose account.
-void TcpComm::broken(int peer, int culprit, const std::string& why) {
+void Mesh::broken(int peer, int culprit, const std::string& why) {
   if (culprit == Connection::kNobody || culprit >= size()) return suspect(peer, why);
   if (culprit == Connection::kPeer) return lose(peer, Presence::dead, why);
   if (culprit == peer) return lose(peer, Presence::dead, "it failed");
   if (culprit == rank()) {  // it has lost its way to us, and may go on if losses are contained
-    if (losses_are_contained()) return suspect(peer, "it has lost us");
+    // Or another has, who is silent to us, too, and has told it.
+    if (losses_are_contained() || first_suspect_) return suspect(peer, "it has lost us");
     return lose(peer, Presence::dead, "it has lost us");
   }
   if (losses_are_contained()) {
@@ -102,7 +105,7 @@ void TcpComm::broken(int peer, int culprit, const std::string& why) {
 // consequence, and which one we see first is chance. Hence nobody hangs up before all have had the
 // time to see who was first. Who hangs up on account of another says so, except in the middle of a
 // frame: an end between two frames is the stronger sign.
-void TcpComm::suspect(int peer, const std::string& why) {
+void Mesh::suspect(int peer, const std::string& why) {
   if (culprit() || is_cut_off() || presence(peer) != Presence::here) return;
   suspects_.emplace(peer, why);
   if (!first_suspect_ || (connection(*first_suspect_).torn() && !connection(peer).torn())) {
@@ -111,7 +114,7 @@ void TcpComm::suspect(int peer, const std::string& why) {
   if (!judgement_ || judgement_->done()) judgement_.emplace(judge());
 }
 
-Task<> TcpComm::judge() {
+Task<> Mesh::judge() {
   while (!suspects_.empty()) {
     co_await sleep_until(loop(), loop().now() + kJudgeAfter);
     std::vector<Presence> found(static_cast<std::size_t>(size()), Presence::here);
@@ -120,7 +123,7 @@ Task<> TcpComm::judge() {
   }
 }
 
-void TcpComm::give_verdict(std::span<const Presence> found) {
+void Mesh::give_verdict(std::span<const Presence> found) {
   std::vector<Presence> everybody(found.begin(), found.end());
   for (auto suspect = suspects_.begin(); suspect != suspects_.end();) {
     const int peer = suspect->first;
@@ -146,7 +149,7 @@ void TcpComm::give_verdict(std::span<const Presence> found) {
   }
 }
 
-void TcpComm::lose(int peer, Presence how, const std::string& why) {
+void Mesh::lose(int peer, Presence how, const std::string& why) {
   if (culprit() || presence(peer) != Presence::here) return;
   spdlog::info("rank {} was lost: {}{}", peer, why,
                losses_are_contained() ? "; we go on without it" : "");
@@ -159,7 +162,7 @@ void TcpComm::lose(int peer, Presence how, const std::string& why) {
 
 // After a loss that is not contained no operation can be trusted to end, so all fail, on whatever
 // connection they wait.
-void TcpComm::fail_lost_causes() {
+void Mesh::fail_lost_causes() {
   for (int peer = 0; peer < size(); ++peer) {
     const auto& connection = connections_[static_cast<std::size_t>(peer)];
     if (!connection || !is_lost_cause(peer)) continue;
@@ -170,7 +173,7 @@ void TcpComm::fail_lost_causes() {
   }
 }
 
-Task<> TcpComm::look_around(std::vector<Presence>& found) {
+Task<> Mesh::look_around(std::vector<Presence>& found) {
   std::vector<Task<>> knocks;
   for (int peer = 0; peer < size(); ++peer) {
     Presence& of_peer = found[static_cast<std::size_t>(peer)];
@@ -180,29 +183,29 @@ Task<> TcpComm::look_around(std::vector<Presence>& found) {
   co_await all(std::move(knocks));
 }
 
-Task<> TcpComm::knock(int peer, Presence& found) {
+Task<> Mesh::knock(int peer, Presence& found) {
   found = Presence::silent;
   Task<int> contest = race(call(peer, found), sleep_until(loop(), loop().now() + kKnockPatience));
   co_await contest;
 }
 
-Task<> TcpComm::call(int peer, Presence& found) {
-  asio::ip::tcp::socket socket(events_.io());
-  Task<int> calling = try_to_connect(events_, socket, doors_[static_cast<std::size_t>(peer)]);
-  const int error = co_await calling;
-  if (error == 0) found = Presence::here;
-  if (error == ECONNREFUSED) found = Presence::dead;
+Task<> Mesh::call(int peer, Presence& found) {
+  Task<Host::Answer> calling = host_.call(doors_[static_cast<std::size_t>(peer)]);
+  const Host::Answer answer = co_await calling;
+  if (answer.link) found = Presence::here;
+  if (answer.refused) found = Presence::dead;
 }
 
 // The kernel finds out by itself about idle connections; here are those that are not: where we do
 // not read, so that nobody tells us of an end, and where what we have sent is not answered.
-Task<> TcpComm::watch() {
+Task<> Mesh::watch() {
   while (true) {
     co_await sleep_until(loop(), loop().now() + kLookEvery);
     for (int peer = 0; peer < size(); ++peer) {
       const auto& connection = connections_[static_cast<std::size_t>(peer)];
       if (!connection || !connection->open()) continue;
       connection->look_for_end();
+      if (!connection->open()) continue;
       if (connection->unanswered_since(loop().now()) + kUnansweredFor < loop().now()) {
         suspect(peer, kSilent);
       }

@@ -1,4 +1,4 @@
-// Comm over TCP: one connection to every other rank.
+// Mesh: Comm over links, one to every other rank.
 //
 // How a rank learns that another is gone. A process that ends closes its connections; a machine that
 // vanishes does not, and one whose link is cut cannot know which side of the cut it is on:
@@ -18,32 +18,32 @@
 #include <vector>
 
 #include "net/connection.h"
-#include "net/tcp_loop.h"
 #include "runtime/comm.h"
+#include "runtime/host.h"
 
 namespace starling {
 
-class TcpComm : public Comm {
+class Mesh : public Comm {
  public:
-  // A socket whose other end has proved to be that rank, with the bytes that took.
+  // A link whose other end has proved to be that rank, with the bytes that took.
   struct Peer {
-    asio::ip::tcp::socket socket;
-    asio::ip::tcp::endpoint door;  // where the rank listens
+    std::unique_ptr<Link> link;
+    Address door;  // where the rank listens
     std::uint64_t handshake_sent_bytes;
     std::uint64_t handshake_received_bytes;
+    FrameHeader first = {};  // what was read of its first frame before there was a mesh
+    std::size_t first_bytes = 0;
   };
 
   // peers[r] leads to rank r; our own place is empty.
-  TcpComm(TcpLoop& loop, int rank, std::vector<std::optional<Peer>> peers);
+  Mesh(Host& host, int rank, std::vector<std::optional<Peer>> peers);
   // Says goodbye; or, if an exception ends the worker, that it has failed.
-  ~TcpComm() override;
+  ~Mesh() override;
 
   // From now on this worker's end is a failure, not a goodbye, until it says otherwise.
   void owe_a_finish(bool owes) { owes_a_finish_ = owes; }
 
-  int socket_fd(int peer) { return connection(peer).socket_fd(); }
-  // The kernel's own count of that connection, to check the ledger against.
-  TcpInfo kernel_info(int peer) { return connection(peer).kernel_info(); }
+  Link& link(int peer) { return connection(peer).link(); }
 
  private:
   void post(Send& send) override;
@@ -64,11 +64,11 @@ class TcpComm : public Comm {
   Task<> call(int peer, Presence& found);
   Task<> watch();
 
-  TcpLoop& events_;
+  Host& host_;
   int exceptions_at_start_;
   bool owes_a_finish_ = false;
-  std::vector<std::shared_ptr<Connection>> connections_;
-  std::vector<asio::ip::tcp::endpoint> doors_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<Address> doors_;
   std::map<int, std::string> suspects_;  // and why
   std::optional<int> first_suspect_;
   std::optional<Running> watch_;

@@ -1,5 +1,5 @@
 // Comm over real loopback sockets.
-#include "net/tcp_comm.h"
+#include "net/mesh.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -36,7 +36,7 @@ std::vector<float>& of(std::vector<std::vector<float>>& vectors, const Comm& com
   return vectors[static_cast<std::size_t>(comm.rank())];
 }
 
-TEST(TcpComm, RunsEveryAllreduceAsInTheSimulator) {
+TEST(Mesh, RunsEveryAllreduceAsInTheSimulator) {
   for (int size : {1, 2, 3, 4, 5, 8}) {
     Flock flock(size);
     for (const NamedAllreduce& allreduce : kAllreduces) {
@@ -58,7 +58,7 @@ TEST(TcpComm, RunsEveryAllreduceAsInTheSimulator) {
 }
 
 // Every type by the ring, in a group of some ranks, as the plain loop.
-TEST(TcpComm, ReducesEveryTypeInAGroup) {
+TEST(Mesh, ReducesEveryTypeInAGroup) {
   Flock flock(5);
   const std::vector<int> ranks = {3, 0, 4};
   for (const Element type : all_elements()) {
@@ -77,7 +77,7 @@ TEST(TcpComm, ReducesEveryTypeInAGroup) {
   }
 }
 
-TEST(TcpComm, CountsExactlyTheBytesThatTheKernelCarried) {
+TEST(Mesh, CountsExactlyTheBytesThatTheKernelCarried) {
   Flock flock(3);
   auto vectors = random_vectors(3, 700'001);
   flock.run(
@@ -87,7 +87,7 @@ TEST(TcpComm, CountsExactlyTheBytesThatTheKernelCarried) {
   for (int rank = 0; rank < 3; ++rank) {
     for (int peer = 0; peer < 3; ++peer) {
       if (peer == rank) continue;
-      const TcpInfo kernel = flock.comm(rank).kernel_info(peer);
+      const TcpInfo kernel = flock.link(rank, peer).kernel_info();
       std::uint64_t sent = 0, received = 0;
       for (std::size_t p = 0; p < kPurposeNames.size(); ++p) {
         const auto purpose = static_cast<Purpose>(p);
@@ -121,7 +121,7 @@ Task<> send_long_then_short(Comm& comm, std::span<float> long_one, std::vector<i
   }
 }
 
-TEST(TcpComm, LetsAShortMessageOvertakeALongOneOfAnotherChannel) {
+TEST(Mesh, LetsAShortMessageOvertakeALongOneOfAnotherChannel) {
   Flock flock(2);
   auto vectors = random_vectors(2, 16'000'000);
   std::vector<int> order;
@@ -142,14 +142,14 @@ Task<> send_numbers(Comm& comm, int count, std::vector<int>& got) {
   }
 }
 
-TEST(TcpComm, KeepsTheOrderWithinAChannel) {
+TEST(Mesh, KeepsTheOrderWithinAChannel) {
   Flock flock(2);
   std::vector<int> got;
   flock.run([&](Comm& comm) { return send_numbers(comm, 1000, got); });
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(got[static_cast<std::size_t>(i)], i);
 }
 
-TEST(TcpComm, HoldsALongSendBackUntilSomebodyReceives) {
+TEST(Mesh, HoldsALongSendBackUntilSomebodyReceives) {
   Flock flock(2);
   std::vector<float> out(16'000'000, 1.5f), in(16'000'000);
   {
@@ -164,7 +164,7 @@ TEST(TcpComm, HoldsALongSendBackUntilSomebodyReceives) {
   EXPECT_EQ(in, out);
 }
 
-TEST(TcpComm, KeepsWhatIsNotAskedForYetWhileAnotherChannelWaits) {
+TEST(Mesh, KeepsWhatIsNotAskedForYetWhileAnotherChannelWaits) {
   Flock flock(2);
   std::vector<float> out(100'000, 2.5f), in(100'000);
   int word = 5, heard = 0;
@@ -179,7 +179,7 @@ TEST(TcpComm, KeepsWhatIsNotAskedForYetWhileAnotherChannelWaits) {
 }
 
 // However long the unread ones are, and however many.
-TEST(TcpComm, BringsAShortMessageThroughBehindUnreadOnesLongerThanTheStore) {
+TEST(Mesh, BringsAShortMessageThroughBehindUnreadOnesLongerThanTheStore) {
   constexpr std::size_t kElements = Inbox::kStoredLimitBytes / sizeof(float);
   const auto channel = [](std::size_t i) {
     return Channel{static_cast<std::uint32_t>(10 + i), Purpose::weights};
@@ -206,7 +206,7 @@ TEST(TcpComm, BringsAShortMessageThroughBehindUnreadOnesLongerThanTheStore) {
   }
 }
 
-TEST(TcpComm, GoesOnAfterOperationsAreWithdrawnHalfWay) {
+TEST(Mesh, GoesOnAfterOperationsAreWithdrawnHalfWay) {
   Flock flock(2);
   std::vector<float> out(16'000'000, 3.5f), in(16'000'000);
   std::vector<int> got;
@@ -220,7 +220,7 @@ TEST(TcpComm, GoesOnAfterOperationsAreWithdrawnHalfWay) {
   EXPECT_EQ(got.back(), 9);
 }
 
-TEST(TcpComm, GoesOnAfterAMessageIsWithdrawnBeforeItsTurn) {
+TEST(Mesh, GoesOnAfterAMessageIsWithdrawnBeforeItsTurn) {
   Flock flock(2);
   std::vector<float> out(1'000'000, 4.5f), in(1'000'000);
   auto long_one = flock.comm(0).send(1, kOne, std::span(out));
@@ -238,7 +238,7 @@ TEST(TcpComm, GoesOnAfterAMessageIsWithdrawnBeforeItsTurn) {
 }
 
 // Several messages on each of many channels, received in another order than they were sent.
-TEST(TcpComm, KeepsManyChannelsApart) {
+TEST(Mesh, KeepsManyChannelsApart) {
   constexpr std::uint32_t kChannels = 200;
   constexpr int kMessages = 3;
   const auto channel = [](std::uint32_t i) { return Channel{100 + i, Purpose::weights}; };
@@ -270,7 +270,7 @@ TEST(TcpComm, KeepsManyChannelsApart) {
   EXPECT_EQ(in, out);
 }
 
-TEST(TcpComm, AllocatesNothingInASteadyStateExchange) {
+TEST(Mesh, AllocatesNothingInASteadyStateExchange) {
   Flock flock(4);
   auto vectors = random_vectors(4, 300'001);
   std::size_t per_round = 0;
@@ -288,12 +288,12 @@ TEST(TcpComm, AllocatesNothingInASteadyStateExchange) {
   EXPECT_LE(per_round, 4u) << "the four make_unique of this test are all there may be";
 }
 
-TEST(TcpComm, SaysWhoWasLostInWhatWhenAPeerVanishes) {
+TEST(Mesh, SaysWhoWasLostInWhatWhenAPeerVanishes) {
   Flock flock(3);
   std::vector<float> in(1000), other(1000);
   auto from_lost = flock.comm(0).receive(2, kOne.in("a ring all-reduce"), std::span(in));
   auto from_other = flock.comm(0).receive(1, kTwo.in("a barrier"), std::span(other));
-  ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);  // as if the process had died
+  ::shutdown(flock.link(2, 0).socket_fd(), SHUT_RDWR);  // as if the process had died
   flock.until_done(from_lost, from_other);
   EXPECT_EQ(error_of([&] { from_lost.await_resume(); }),
             "rank 2 was lost in a ring all-reduce (it closed the connection)");
@@ -304,18 +304,18 @@ TEST(TcpComm, SaysWhoWasLostInWhatWhenAPeerVanishes) {
             "rank 2 was lost in a later send (it closed the connection)");
 }
 
-TEST(TcpComm, NoticesALossBehindAMessageThatNobodyTakes) {
+TEST(Mesh, NoticesALossBehindAMessageThatNobodyTakes) {
   Flock flock(3);
   std::vector<float> out(10), in(10);
   auto unwanted = flock.comm(2).send(0, kTwo, std::span(out));
   for (int i = 0; i < 10; ++i) flock.loop().poll();
   auto waiting = flock.comm(0).receive(1, kOne, std::span(in));
-  ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);
+  ::shutdown(flock.link(2, 0).socket_fd(), SHUT_RDWR);
   flock.until_done(waiting);
   EXPECT_THROW(waiting.await_resume(), PeerLost);
 }
 
-TEST(TcpComm, LetsAPeerLeaveAndStillReadsItsLastMessage) {
+TEST(Mesh, LetsAPeerLeaveAndStillReadsItsLastMessage) {
   Flock flock(2);
   int last = 7, got = 0, more = 0;
   auto send = flock.comm(1).send(0, kOne, std::span(&last, 1));
@@ -329,13 +329,13 @@ TEST(TcpComm, LetsAPeerLeaveAndStillReadsItsLastMessage) {
   EXPECT_EQ(error_of([&] { next.await_resume(); }), "rank 1 was lost in a gather (it has left)");
 }
 
-TEST(TcpComm, TellsTheOthersOnWhoseAccountItGaveUp) {
+TEST(Mesh, TellsTheOthersOnWhoseAccountItGaveUp) {
   Flock flock(3);
   float value = 0;
   // Rank 1 loses rank 2 and gives up; rank 0, which has not noticed rank 2's loss, hears of it from
   // rank 1.
   auto waiting = flock.comm(0).receive(1, kOne, std::span(&value, 1));
-  ::shutdown(flock.comm(2).socket_fd(1), SHUT_RDWR);
+  ::shutdown(flock.link(2, 1).socket_fd(), SHUT_RDWR);
   for (int i = 0; i < 50; ++i) flock.loop().poll();
   ASSERT_FALSE(waiting.done());
   flock.leave(1);
@@ -348,12 +348,12 @@ Task<> send_number(Comm& comm, int peer, int value) {
   co_await comm.send(peer, kOne, object_bytes(value));
 }
 
-TEST(TcpComm, AContainedLossConcernsOnlyThoseWhoTalkToTheLost) {
+TEST(Mesh, AContainedLossConcernsOnlyThoseWhoTalkToTheLost) {
   Flock flock(3);
   for (int rank = 0; rank < 3; ++rank) Group(flock.comm(rank)).contain_losses();
   std::string from_one, from_two, again;
   Running waiting(receive_number(flock.comm(0), 2, from_two));
-  ::shutdown(flock.comm(2).socket_fd(0), SHUT_RDWR);
+  ::shutdown(flock.link(2, 0).socket_fd(), SHUT_RDWR);
   flock.loop().drive(waiting);
   EXPECT_EQ(from_two, "lost 2");
   EXPECT_TRUE(flock.comm(0).is_lost(2));
@@ -377,7 +377,7 @@ struct Basket : Lender {
   std::vector<std::byte> memory;
 };
 
-TEST(TcpComm, CarriesHeadsAndSizesReceivesOnArrival) {
+TEST(Mesh, CarriesHeadsAndSizesReceivesOnArrival) {
   Flock flock(2);
   for (const std::size_t size : {0, 1, 1000, 262'000, 262'144, 1'000'001}) {
     std::uint64_t head = size, seen = 0;
@@ -392,7 +392,7 @@ TEST(TcpComm, CarriesHeadsAndSizesReceivesOnArrival) {
   }
 }
 
-TEST(TcpComm, AWithdrawnMessageThatHasBegunArrivesWithItsHead) {
+TEST(Mesh, AWithdrawnMessageThatHasBegunArrivesWithItsHead) {
   Flock flock(2);
   std::uint64_t head = 77, seen = 0;
   std::vector<std::byte> bytes(30'000'000, std::byte{3});  // more than the kernels take
@@ -408,7 +408,7 @@ TEST(TcpComm, AWithdrawnMessageThatHasBegunArrivesWithItsHead) {
   EXPECT_EQ(std::ranges::count(basket.memory, std::byte{3}), 30'000'000);
 }
 
-TEST(TcpComm, ALongMessageWithoutRoomStaysWithItsSenderAndOthersPass) {
+TEST(Mesh, ALongMessageWithoutRoomStaysWithItsSenderAndOthersPass) {
   Flock flock(2);
   const std::vector<std::byte> bytes(30'000'000, std::byte{3});
   Basket basket;
@@ -430,7 +430,7 @@ TEST(TcpComm, ALongMessageWithoutRoomStaysWithItsSenderAndOthersPass) {
   EXPECT_EQ(basket.memory, bytes);
 }
 
-TEST(TcpComm, AReceiveWithoutRoomFailsWithItsPeer) {
+TEST(Mesh, AReceiveWithoutRoomFailsWithItsPeer) {
   Flock flock(2);
   const std::vector<std::byte> bytes(100);
   Basket basket;
@@ -445,7 +445,7 @@ TEST(TcpComm, AReceiveWithoutRoomFailsWithItsPeer) {
   EXPECT_NE(error_of([&] { receive.await_resume(); }).find("rank 0 was lost"), std::string::npos);
 }
 
-TEST(TcpComm, ExplainsAMessageThatDoesNotFitAndWasHereFirst) {
+TEST(Mesh, ExplainsAMessageThatDoesNotFitAndWasHereFirst) {
   Flock flock(2);
   std::vector<float> out(10), in(11);
   int word = 5, heard = 0;
@@ -461,7 +461,7 @@ TEST(TcpComm, ExplainsAMessageThatDoesNotFitAndWasHereFirst) {
             std::string::npos);
 }
 
-TEST(TcpComm, ExplainsMessagesThatDoNotFit) {
+TEST(Mesh, ExplainsMessagesThatDoNotFit) {
   Flock flock(2);
   std::vector<float> out(10), in(11);
   auto send = flock.comm(0).send(1, kOne, std::span(out));

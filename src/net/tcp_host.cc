@@ -1,0 +1,177 @@
+#include "net/tcp_host.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <memory>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace starling {
+
+namespace {
+
+using asio::ip::tcp;
+
+// Waits until a socket or acceptor is ready.
+template <class Socket>
+class Readiness : public Waiter {
+ public:
+  Readiness(TcpLoop& loop, Socket& socket, asio::socket_base::wait_type what)
+      : loop_(loop), socket_(socket), what_(what) {}
+  ~Readiness() {
+    if (alive_) *alive_ = nullptr;
+  }
+
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> awaiter) {
+    coroutine = awaiter;
+    alive_ = std::make_shared<Readiness*>(this);
+    socket_.async_wait(what_, [alive = alive_, &loop = loop_](const asio::error_code& error) {
+      if (*alive == nullptr) return;
+      (*alive)->error_ = error;
+      loop.ready(**alive);
+    });
+  }
+  void await_resume() const {
+    if (error_) throw Error(error_.message());
+  }
+
+ private:
+  TcpLoop& loop_;
+  Socket& socket_;
+  asio::socket_base::wait_type what_;
+  std::shared_ptr<Readiness*> alive_;  // what the handler looks at, which may outlive us
+  asio::error_code error_;
+};
+
+Address address_of(const tcp::endpoint& endpoint) {
+  const asio::ip::address& address = endpoint.address();
+  const auto v6 = address.is_v6() ? address.to_v6()
+                                  : asio::ip::make_address_v6(asio::ip::v4_mapped, address.to_v4());
+  return {v6.to_bytes(), endpoint.port()};
+}
+
+tcp::endpoint endpoint_of(const Address& address) {
+  const asio::ip::address_v6 v6(address.ip);
+  const auto port = static_cast<std::uint16_t>(address.port);
+  if (v6.is_v4_mapped()) return {asio::ip::make_address_v4(asio::ip::v4_mapped, v6), port};
+  return {v6, port};
+}
+
+tcp::acceptor listen_at(TcpLoop& loop, const tcp::endpoint& where) {
+  tcp::acceptor acceptor(loop.io());
+  acceptor.open(where.protocol());
+  acceptor.set_option(tcp::acceptor::reuse_address(true));
+  asio::error_code error;
+  acceptor.bind(where, error);
+  if (error) {
+    throw Error(fmt::format("cannot listen at {}:{} ({})", where.address().to_string(),
+                            where.port(), error.message()),
+                "choose another rendezvous port");
+  }
+  acceptor.listen();
+  return acceptor;
+}
+
+class TcpListener : public Listener {
+ public:
+  TcpListener(TcpLoop& loop, tcp::acceptor acceptor) : loop_(loop), acceptor_(std::move(acceptor)) {
+    acceptor_.non_blocking(true);
+  }
+
+  std::uint32_t port() const override { return acceptor_.local_endpoint().port(); }
+
+  // One caller a turn of the loop, so that a crowd cannot keep it from anything else.
+  Task<Caller> accept() override {
+    while (true) {
+      Readiness called(loop_, acceptor_, asio::socket_base::wait_read);
+      co_await called;
+      tcp::socket socket(loop_.io());
+      tcp::endpoint from;
+      asio::error_code error;
+      acceptor_.accept(socket, from, error);
+      if (!error) {
+        co_return Caller{std::make_unique<TcpLink>(std::move(socket)), address_of(from)};
+      }
+      // Some callers have gone again by now. Without descriptors however they stay in the queue, and
+      // to look again at once would be to spin.
+      if (error != asio::error::would_block && error != asio::error::connection_aborted) {
+        co_await sleep_until(loop_, loop_.now() + std::chrono::milliseconds(100));
+      }
+    }
+  }
+
+ private:
+  TcpLoop& loop_;
+  tcp::acceptor acceptor_;
+};
+
+// Calls once; returns 0 or the error number.
+Task<int> connect(TcpLoop& loop, tcp::socket& socket, tcp::endpoint to) {
+  socket.open(to.protocol());
+  socket.non_blocking(true);
+  // Asio's own connect() would wait for the answer in poll(), and with it the whole loop.
+  if (::connect(socket.native_handle(), to.data(), static_cast<socklen_t>(to.size())) == 0) {
+    co_return 0;
+  }
+  if (errno != EINPROGRESS) co_return errno;
+  Readiness answered(loop, socket, asio::socket_base::wait_write);
+  co_await answered;
+  int error = 0;
+  socklen_t length = sizeof error;
+  ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_ERROR, &error, &length);
+  // On loopback a call to a port that nobody listens on can come out at itself.
+  if (error == 0 && socket.local_endpoint() == to) error = ECONNREFUSED;
+  co_return error;
+}
+
+}  // namespace
+
+Address TcpHost::find(const std::string& name) {
+  const std::size_t colon = name.rfind(':');
+  if (colon == std::string::npos) {
+    throw Error(fmt::format("the rendezvous '{}' has no port", name),
+                "write it like 10.0.0.1:29400");
+  }
+  tcp::resolver resolver(loop_.io());
+  asio::error_code error;
+  const auto found = resolver.resolve(name.substr(0, colon), name.substr(colon + 1), error);
+  if (error || found.empty()) {
+    throw Error(fmt::format("the rendezvous '{}' cannot be found ({})", name, error.message()));
+  }
+  return address_of(found.begin()->endpoint());
+}
+
+// Who is found on loopback is called by this machine only, so nobody else needs to reach us.
+std::unique_ptr<Listener> TcpHost::listen(const Address& place, std::uint32_t port) {
+  tcp::endpoint where = endpoint_of(place);
+  where.port(static_cast<std::uint16_t>(port));
+  if (!where.address().is_loopback()) where = {where.protocol(), where.port()};
+  return std::make_unique<TcpListener>(loop_, listen_at(loop_, where));
+}
+
+std::unique_ptr<Listener> TcpHost::adopt(int listening_fd) {
+  return std::make_unique<TcpListener>(loop_, tcp::acceptor(loop_.io(), tcp::v4(), listening_fd));
+}
+
+Task<Host::Answer> TcpHost::call(Address to) {
+  tcp::socket socket(loop_.io());
+  Task<int> calling = connect(loop_, socket, endpoint_of(to));
+  const int error = co_await calling;
+  if (error == 0) co_return Answer{std::make_unique<TcpLink>(std::move(socket))};
+  co_return Answer{nullptr, error == ECONNREFUSED, std::generic_category().message(error)};
+}
+
+void TcpHost::draw(Bytes bytes) {
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Error("the system has no randomness to offer");
+  }
+}
+
+tcp::acceptor listen_on_loopback(TcpLoop& loop) {
+  return listen_at(loop, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+}
+
+}  // namespace starling

@@ -1,0 +1,31 @@
+// The machine we are on, as its kernel shows it: TCP, names, and random numbers.
+#pragma once
+
+#include <asio/ip/tcp.hpp>
+
+#include "net/tcp_link.h"
+#include "net/tcp_loop.h"
+#include "runtime/host.h"
+
+namespace starling {
+
+class TcpHost : public Host {
+ public:
+  explicit TcpHost(TcpLoop& loop) : loop_(loop) {}
+
+  TcpLoop& loop() override { return loop_; }
+  Address find(const std::string& name) override;
+  std::unique_ptr<Listener> listen(const Address& place, std::uint32_t port) override;
+  // Takes over a socket that listens already.
+  std::unique_ptr<Listener> adopt(int listening_fd);
+  Task<Answer> call(Address to) override;
+  void draw(Bytes bytes) override;
+
+ private:
+  TcpLoop& loop_;
+};
+
+// A socket listening on a free loopback port: what the launcher hands to rank 0.
+asio::ip::tcp::acceptor listen_on_loopback(TcpLoop& loop);
+
+}  // namespace starling
