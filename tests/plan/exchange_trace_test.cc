@@ -48,6 +48,16 @@ TEST(ExchangeTrace, ShowsWhereAllStandAfterEachRound) {
   EXPECT_EQ(rounds.iterations[2].values, (Rows{{4}, {5}, {3}}));
 }
 
+TEST(ExchangeTrace, ShowsOnlyTheEndOfARoundOfSeveralMessages) {
+  const Exchange two_passes = [](Comm& comm, std::span<float> values) {
+    return pairwise_average(comm, kTraced, values, 2);
+  };
+  EXPECT_GT(trace({{9}, {0}, {3}, {6}}, two_passes).iterations.size(), 2u);
+  const ExchangeTrace rounds = trace_rounds({{9}, {0}, {3}, {6}}, 1, two_passes);
+  ASSERT_EQ(rounds.iterations.size(), 2u);
+  EXPECT_EQ(rounds.iterations[1].values, (Rows{{6}, {5}, {4}, {3}}));
+}
+
 TEST(ExchangeTrace, ShowsHowMuchOfEverybodyAWorkerHolds) {
   const ExchangeTrace shares = trace_shares(3, 2, average);
   EXPECT_EQ(shares.iterations[0].values, (Rows{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}));
