@@ -166,6 +166,24 @@ TEST(Connection, AsksForAChannelsHoldAndItsResumption) {
             peer.link().kernel_info().sent_bytes);
 }
 
+// The rank has nothing to wait for but the peer's leave to send.
+TEST(Connection, ReadsTheWordToGoOnBehindAMessageThatNobodyWants) {
+  RawPeer peer;
+  int word = 0;
+  auto first = peer.comm().send(1, kOne, object_bytes(word));
+  peer.until_done(first);
+  const std::uint64_t before = received_bytes(peer);
+  peer.say(RawPeer::header(kOne.id, 0, Kind::hold));
+  peer.until([&] { return received_bytes(peer) > before; });
+  auto held = peer.comm().send(1, kOne, object_bytes(word));
+  EXPECT_FALSE(held.done());
+  std::vector<std::byte> text;
+  put_message(text, kTwo, 100);
+  RawPeer::put(text, RawPeer::header(kOne.id, 0, Kind::resume));
+  peer.say(text);
+  peer.until_done(held);
+}
+
 // The receive goes when a part of a fragment has landed, in a message of one fragment and of three.
 TEST(Connection, ReadsOnBehindAReceiveWithdrawnWithinAFragment) {
   for (const std::size_t length : {std::size_t{1000}, 2 * kFragmentBytes + 1000}) {

@@ -315,6 +315,18 @@ TEST(Mesh, NoticesALossBehindAMessageThatNobodyTakes) {
   EXPECT_THROW(waiting.await_resume(), PeerLost);
 }
 
+TEST(Mesh, NoticesOneLossAfterAnotherBehindMessagesThatNobodyTakes) {
+  Flock flock(5);
+  for (int rank = 0; rank < 5; ++rank) Group(flock.comm(rank)).contain_losses();
+  std::vector<float> out(10);
+  for (int lost : {2, 1}) {
+    auto unwanted = flock.comm(lost).send(0, kTwo, std::span(out));
+    for (int i = 0; i < 10; ++i) flock.loop().poll();
+    ::shutdown(flock.link(lost, 0).socket_fd(), SHUT_RDWR);
+    flock.until([&] { return flock.comm(0).is_lost(lost); });
+  }
+}
+
 TEST(Mesh, LetsAPeerLeaveAndStillReadsItsLastMessage) {
   Flock flock(2);
   int last = 7, got = 0, more = 0;
