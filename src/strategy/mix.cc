@@ -29,7 +29,7 @@ class MixStrategy : public Strategy {
         mixing_(make_mixing(mixing_settings(settings), apart(group, GroupNumber::mixing),
                             workload.own_samples)),
         schedule_(schedule_options(settings), coin()) {
-    if (settings.schedule != "bounded") return;
+    if (!is_bounded()) return;
     const Neighbourhood all(graph_settings(settings), group.rank());
     for (std::uint64_t round = 0; round < all.rounds(); ++round) {
       const auto heard = all.hears(round);
@@ -57,7 +57,7 @@ class MixStrategy : public Strategy {
     mixing_->attend(replica.weights);
     if (progress_) progress_->did(steps_);
     if (schedule_.due()) co_await round(replica.weights);
-    if (settings_.schedule == "bounded") co_await until_others_are_near();
+    if (is_bounded()) co_await until_others_are_near();
   }
 
   Task<> finish(Replica replica) override {
@@ -68,7 +68,7 @@ class MixStrategy : public Strategy {
       co_await progress_->settle();
       co_await mean_of_survivors(apart(group_, GroupNumber::survivors), replica.weights,
                                  mixing_->final_share());
-    } else if (settings_.codec != "raw") {
+    } else if (settings_.mix.codec.kind != CodecSettings::Kind::raw) {
       co_await half_mean_of_all(group_, weights_channel(), replica.weights);
     } else {
       if (mixing_->final_share() != 1) scale(replica.weights, mixing_->final_share());
@@ -104,6 +104,8 @@ class MixStrategy : public Strategy {
   const MixReport* mix_report() const override { return &mixing_->report(); }
 
  private:
+  bool is_bounded() const { return settings_.schedule.kind == ScheduleSettings::Kind::bounded; }
+
   Random coin() const {
     const auto seed = static_cast<std::uint64_t>(settings_.seed);
     return in_step_ ? Random{seed, 0xc014}
@@ -113,15 +115,15 @@ class MixStrategy : public Strategy {
   // Often enough that they end together, give or take a hundredth, and within the bound.
   std::uint64_t progress_stride() const {
     std::uint64_t stride = batches_ / static_cast<std::uint64_t>(group_.size()) / 100;
-    if (settings_.schedule == "bounded") {
-      stride = std::min(stride, static_cast<std::uint64_t>(settings_.ahead_bound) / 2);
+    if (is_bounded()) {
+      stride = std::min(stride, static_cast<std::uint64_t>(settings_.schedule.ahead_bound) / 2);
     }
     return std::max<std::uint64_t>(1, stride);
   }
 
   Task<> round(std::span<float> weights) {
     const Time begin = group_.loop().now();
-    if (settings_.overlap) {
+    if (settings_.schedule.overlap) {
       if (under_way_) co_await end_round(weights);
       before_.assign(weights.begin(), weights.end());
       mixed_ = before_;
@@ -152,7 +154,7 @@ class MixStrategy : public Strategy {
   }
 
   Task<> until_others_are_near() {
-    const auto bound = static_cast<std::uint64_t>(settings_.ahead_bound);
+    const auto bound = static_cast<std::uint64_t>(settings_.schedule.ahead_bound);
     while (!progress_->over()) {
       const std::uint64_t slowest = progress_->slowest_of(neighbours_);
       if (steps_ <= slowest || steps_ - slowest <= bound) co_return;
@@ -177,8 +179,7 @@ class MixStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_mix(const Settings& settings, Group group,
-                                   const Workload& workload) {
+std::unique_ptr<Strategy> make_mix(const Settings& settings, Group group, Workload workload) {
   return std::make_unique<MixStrategy>(settings, group, workload);
 }
 

@@ -12,6 +12,7 @@
 #include "job/worker_events.h"
 #include "runtime/patience.h"
 #include "runtime/race.h"
+#include "strategy/registry.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -74,7 +75,7 @@ bool Dist::leads() {
 std::vector<Range> Dist::make_buckets() {
   std::size_t enough = static_cast<std::size_t>(settings_.bucket_kb) * 1000 / sizeof(float);
   if (wants_one_bucket(settings_)) enough = model_.replica().gradients.size();
-  if (settings_.factors) enough = 0;  // a bucket for each parameter
+  if (settings_.server.factors) enough = 0;  // a bucket for each parameter
   const Replica replica = model_.replica();
   std::vector<Range> ranges, parameters;
   for (std::size_t i = model_.model().parameters.size(); i-- > 0;) {
@@ -95,7 +96,7 @@ std::vector<Range> Dist::make_buckets() {
     buckets_[i].missing = parameters[i].size();
   }
   has_gradient_.assign(model_.model().parameters.size(), false);
-  if (settings_.factors) {
+  if (settings_.server.factors) {
     for (const auto& [parameter, trace] : model_.model().dense) {
       buckets_[buckets_.size() - 1 - parameter].dense = trace.get();
       trace->enabled = true;

@@ -82,10 +82,10 @@ inline std::string graph_file(int size, bool directed) {
 
 inline MixingSettings mixing_of(const std::string& rule, const std::string& graph, int size) {
   MixingSettings settings;
-  settings.rule = rule;
-  settings.graph.name = graph == "directed-file" ? "file" : graph;
+  settings.rule = named<MixingSettings::Rule>(rule);
+  settings.graph.kind = named<GraphSettings::Kind>(graph == "directed-file" ? "file" : graph);
   settings.graph.size = size;
-  if (settings.graph.name == "file") {
+  if (settings.graph.kind == GraphSettings::Kind::file) {
     settings.graph.file = graph_file(size, graph == "directed-file");
   }
   return settings;
@@ -284,7 +284,7 @@ class TrainingRun {
                             (1 + training_.jitter * random.uniform());
         co_await sleep_until(comm.loop(), comm.loop().now() + Time(std::llround(time)));
         co_await strategy->after_backward({0, {0, weights.size()}, gradients, weights});
-        const auto lr = static_cast<float>(settings.lr);
+        const auto lr = static_cast<float>(settings.optimizer.lr);
         for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= lr * gradients[i];
       }
       if (training_.on_step) training_.on_step(rank, step);
