@@ -22,7 +22,8 @@ namespace {
 constexpr int kMaxWorkersShown = 32;
 
 struct GraphCommand {
-  GraphSettings settings{.name = "", .size = 6};
+  std::string name;  // none: all of them
+  GraphSettings settings{.size = 6};
   bool print_json = false;
 };
 
@@ -141,7 +142,7 @@ void show_one(const GraphCommand& command) {
   const GraphFindings found = examine(settings);
   const Graph& graph = found.graph;
   if (command.print_json) {
-    nlohmann::json row = summary(settings.name, found);
+    nlohmann::json row = summary(command.name, found);
     row["mixing"] = mixing(found);
     fmt::print("{}\n", row.dump());
     return;
@@ -163,7 +164,8 @@ void show_one(const GraphCommand& command) {
                  ? ""
                  : fmt::format(", {:.4g} on average", found.sent.mean));
   const auto steps = window_steps(std::min(settings.passes, graph.size() - 1) + 1).size();
-  if (settings.name == "window" && static_cast<double>(steps) < found.sent.most) {
+  if (settings.kind == GraphSettings::Kind::window &&
+      static_cast<double>(steps) < found.sent.most) {
     fmt::print("Partial sums save some of them: starling's pairwise exchange sends {}.\n", steps);
   }
 }
@@ -171,10 +173,11 @@ void show_one(const GraphCommand& command) {
 void list_all(const GraphCommand& command) {
   Table table({"graph", "models sent", "weights", "spectral gap", "rounds to shrink tenfold"});
   nlohmann::json list = nlohmann::json::array();
-  for (const std::string name :
-       {"window", "closed-ring", "exponential", "static-exponential", "tree", "star", "mesh"}) {
+  for (const std::string_view each : names_of(GraphSettings::Kind{}).each) {
     GraphSettings settings = command.settings;
-    settings.name = name;
+    settings.kind = named<GraphSettings::Kind>(each);
+    if (settings.kind == GraphSettings::Kind::file) continue;
+    const std::string name(each);
     const GraphFindings found = examine(settings);
     list.push_back(summary(name, found));
     table.add({name, sent_text(found.sent), std::string(weights_name(found.graph)), gap_text(found),
@@ -192,15 +195,17 @@ void list_all(const GraphCommand& command) {
 }
 
 void show(GraphCommand command) {
-  std::string& name = command.settings.name;
-  if (!command.settings.file.empty()) {
-    if (name.empty()) name = "file";
-    if (name != "file") {
-      throw Error(fmt::format("the graph '{}' is not read from a file", name),
-                  "leave out --file or the name");
-    }
+  GraphSettings& settings = command.settings;
+  if (command.name.empty() && !settings.file.empty()) {
+    command.name = name_of(GraphSettings::Kind::file);
   }
-  name.empty() ? list_all(command) : show_one(command);
+  if (command.name.empty()) return list_all(command);
+  settings.kind = named<GraphSettings::Kind>(command.name);
+  if (!settings.file.empty() && settings.kind != GraphSettings::Kind::file) {
+    throw Error(fmt::format("the graph '{}' is not read from a file", command.name),
+                "leave out --file or the name");
+  }
+  show_one(command);
 }
 
 }  // namespace
@@ -218,7 +223,7 @@ void add_graph_command(CLI::App& app) {
       "  starling graph closed-ring --workers 6\n"
       "  starling graph window --passes 3 --workers 16\n"
       "  starling graph file --file edges.txt --workers 5");
-  graph->add_option("name", settings.name, std::string(kGraphNames));
+  graph->add_option("name", command->name, names_listed<GraphSettings::Kind>());
   graph->add_option("--workers", settings.size, "how many workers")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

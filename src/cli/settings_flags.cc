@@ -65,6 +65,10 @@ struct Adder {
   void operator()(const Setting& setting, const std::string& value) const {
     add(setting, value, "TEXT");
   }
+  template <NamedEnum Choice>
+  void operator()(const Setting& setting, Choice value) const {
+    add(setting, std::string(name_of(value)), "TEXT");
+  }
   void operator()(const Setting& setting, bool) const { add(setting, "", "BOOL"); }
   template <class Number>
   void operator()(const Setting& setting, Number value, Number, Number) const {
@@ -78,6 +82,12 @@ struct Taker {
 
   void operator()(const Setting& setting, std::string& field) const {
     if (const auto found = given.find(setting.name); found != given.end()) field = found->second;
+  }
+  template <NamedEnum Choice>
+  void operator()(const Setting& setting, Choice& field) const {
+    if (const auto found = given.find(setting.name); found != given.end()) {
+      field = named<Choice>(found->second);
+    }
   }
   void operator()(const Setting& setting, bool& field) const {
     const auto found = given.find(setting.name);
@@ -145,7 +155,7 @@ Settings SettingsFlags::unchecked(Settings settings) const {
   }
   if (!file_.empty()) read_settings(text_of(file_), file_, settings);
   visit_settings(settings, Taker{given_});
-  if (settings.data_folder.empty()) settings.data_folder = mnist_cache();
+  if (settings.train.data_folder.empty()) settings.train.data_folder = mnist_cache();
   return settings;
 }
 

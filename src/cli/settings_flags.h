@@ -25,7 +25,9 @@ class SettingsFlags {
   Settings unchecked(Settings defaults = {}) const;
 
   // What people call it: the named system, or else the strategy.
-  std::string name() const { return system_.empty() ? unchecked().strategy : system_; }
+  std::string name() const {
+    return system_.empty() ? std::string(name_of(unchecked().strategy)) : system_;
+  }
   // One of the flags that were used, if any was.
   std::optional<std::string> any_flag() const;
 

@@ -9,13 +9,20 @@ namespace starling {
 namespace {
 
 std::unique_ptr<Codec> make_plain(const CodecSettings& settings) {
-  if (settings.name == "raw") return make_raw();
-  if (settings.name == "half") return make_half();
-  if (settings.name == "bfloat") return make_bfloat();
-  if (settings.name == "threshold") return make_threshold(settings);
-  if (settings.name == "top-k") return make_top_k(settings);
-  throw Error(fmt::format("there is no codec '{}'", settings.name),
-              fmt::format("choose one of {}", kCodecNames));
+  switch (settings.kind) {
+    using enum CodecSettings::Kind;
+    case raw:
+      return make_raw();
+    case half:
+      return make_half();
+    case bfloat:
+      return make_bfloat();
+    case threshold:
+      return make_threshold(settings);
+    case top_k:
+      break;
+  }
+  return make_top_k(settings);
 }
 
 }  // namespace

@@ -11,28 +11,14 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "codec/codec_settings.h"
 
 namespace starling {
-
-struct CodecSettings {
-  std::string name = "raw";  // one of kCodecNames
-  double share = 0.01;       // top-k: this share of the elements is sent, and at least one element
-  double threshold = 1e-3;   // threshold: what an element must reach to be sent
-  bool adaptive = false;     // threshold: moves it so that 1e-4 to 1e-2 of the elements are sent
-  bool entropy = false;      // zstd over the code, where that makes it shorter
-};
-
-// Between these a threshold is, and an adaptive one remains: below the first no step of training
-// would notice, and both are far from where a float's arithmetic ends.
-inline constexpr double kSmallestThreshold = 1e-12, kLargestThreshold = 1e12;
-
-inline constexpr std::string_view kCodecNames = "raw, half, bfloat, threshold, top-k";
 
 // One codec is one stream of vectors: it may learn from them, and it keeps its working memory, so
 // that neither encoding nor decoding allocates once it has seen its largest vector. It may not be
@@ -60,7 +46,7 @@ class Codec {
   virtual std::size_t largest_code_bytes(std::size_t elements) const = 0;
 };
 
-// Throws Error for an unknown name or a number that makes no sense.
+// Throws Error for a number that makes no sense.
 std::unique_ptr<Codec> make_codec(const CodecSettings& settings);
 
 class BadCode : public Error {

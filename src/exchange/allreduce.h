@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "math/reduce.h"
@@ -41,6 +42,9 @@ inline constexpr std::array<NamedAllreduce, 6> kAllreduces = {{
     {"doubling", doubling_allreduce},
     {"halving-doubling", halving_doubling_allreduce},
 }};
+
+// Their names, "a, b, c", with `before_last` in front of the last one.
+std::string allreduces_listed(std::string_view before_last = ", ");
 
 // The one of that name, or "auto" (exchange/choice.h); throws Error naming those there are.
 Allreduce* find_allreduce(std::string_view name);

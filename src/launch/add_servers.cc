@@ -1,6 +1,7 @@
 #include "launch/add_servers.h"
 
 #include "launch/programs.h"
+#include "strategy/registry.h"
 #include "strategy/server_plan.h"
 
 namespace starling {

@@ -27,15 +27,16 @@ json train_by_ddp(const Settings& settings, LaunchPlan plan,
   std::string script = fmt::format(
       "exec '{}' --rank $STARLING_RANK --store '{}/store' --data '{}' --workers {} --batch {} "
       "--epochs {} --lr {} --momentum {} --seed {}",
-      sibling_program(kDdpProgram).string(), folder.path().string(), settings.data_folder,
-      settings.workers, settings.batch, std::max(1, static_cast<int>(settings.epochs)), settings.lr,
-      settings.momentum, settings.seed);
-  if (settings.samples > 0) script += fmt::format(" --samples {}", settings.samples);
-  if (const auto target = target_accuracy(settings)) {
-    const int samples = settings.samples > 0 ? std::min(settings.samples, kSamples) : kSamples;
-    const int steps = samples / (settings.batch * settings.workers);
+      sibling_program(kDdpProgram).string(), folder.path().string(), settings.train.data_folder,
+      settings.workers, settings.train.batch, std::max(1, static_cast<int>(settings.train.epochs)),
+      settings.optimizer.lr, settings.optimizer.momentum, settings.seed);
+  if (settings.train.samples > 0) script += fmt::format(" --samples {}", settings.train.samples);
+  if (const auto target = target_accuracy(settings.train)) {
+    const int samples =
+        settings.train.samples > 0 ? std::min(settings.train.samples, kSamples) : kSamples;
+    const int steps = samples / (settings.train.batch * settings.workers);
     script += fmt::format(" --until {} --evaluate-every {}", *target,
-                          std::max(1.0, std::ceil(settings.evaluate_every * steps)));
+                          std::max(1.0, std::ceil(settings.train.evaluate_every * steps)));
   }
   plan.command = shell_reporting(script);
   plan.workers = settings.workers;

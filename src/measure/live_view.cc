@@ -28,19 +28,19 @@ std::string token_for(const LiveAddress& address) {
 LiveView::LiveView(const TrainingPlan& plan, const std::filesystem::path& folder, RunBar& bar) {
   if (!plan.live) return;
   const Settings& settings = plan.settings;
-  const bool is_named = plan.label != settings.strategy;
+  const bool is_named = plan.label != name_of(settings.strategy);
   run_.emplace(LiveRun::About{.name = folder.filename(),
                               .workers = settings.workers,
                               .servers = plan.launch.servers,
                               .settings = {{"system", is_named ? plan.label : ""},
-                                           {"strategy", settings.strategy},
+                                           {"strategy", name_of(settings.strategy)},
                                            {"workers", settings.workers},
                                            {"servers", plan.launch.servers},
-                                           {"model", settings.model},
-                                           {"data", settings.data},
-                                           {"epochs", settings.epochs},
-                                           {"batch", settings.batch},
-                                           {"lr", settings.lr}}},
+                                           {"model", settings.train.model},
+                                           {"data", name_of(settings.train.data)},
+                                           {"epochs", settings.train.epochs},
+                                           {"batch", settings.train.batch},
+                                           {"lr", settings.optimizer.lr}}},
                [begin = std::chrono::steady_clock::now()] {
                  const auto now = std::chrono::steady_clock::now();
                  return std::chrono::duration<double>(now - begin).count();

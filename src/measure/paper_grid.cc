@@ -54,10 +54,11 @@ MeasuredGrid measure_paper(const MeasureOptions& options) {
     const PaperRow& row = grid[i];
     Settings settings = common;
     settings.workers = row.workers;
-    settings.strategy = row.passes == row.workers ? "allreduce" : "pairwise";
-    settings.passes = row.passes == row.workers ? 1 : row.passes;
-    settings.epochs = row.iterations;
-    settings.evaluate_every = 0;  // on so few samples, evaluating would take longer than training
+    const bool with_all = row.passes == row.workers;
+    settings.strategy = with_all ? StrategyKind::allreduce : StrategyKind::pairwise;
+    settings.mix.graph.passes = with_all ? 1 : row.passes;
+    settings.train.epochs = row.iterations;
+    settings.train.evaluate_every = 0;  // which would take longer than training on so few samples
     check_settings(settings);
     results.push_back(measured_run(options, settings,
                                    fmt::format("workers-{}-passes-{}-iterations-{}", row.workers,

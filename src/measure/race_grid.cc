@@ -29,40 +29,43 @@ struct Contestant {
 constexpr double kDdpRate = 0.3, kOurRate = 0.2;
 
 std::vector<Contestant> racers(const MeasureOptions& options) {
+  using enum CodecSettings::Kind;
   const auto with_rate = [&](double lr) {
     Settings defaults;
-    defaults.epochs = 5;
-    defaults.evaluate_every = 0.05;
-    defaults.until = "accuracy=0.97";
-    defaults.lr = lr;
+    defaults.train.epochs = 5;
+    defaults.train.evaluate_every = 0.05;
+    defaults.train.until = "accuracy=0.97";
+    defaults.optimizer.lr = lr;
     Settings settings = options.settings_over(defaults);
     settings.workers = options.workers.value_or(4);
-    settings.strategy = "allreduce";
+    settings.strategy = StrategyKind::allreduce;
     return settings;
   };
   const Settings allreduce = with_rate(kOurRate);
-  const auto pairwise = [&](int period, const char* codec) {
+  const auto pairwise = [&](int period, CodecSettings::Kind codec) {
     Settings settings = allreduce;
-    settings.strategy = "pairwise";
-    settings.period = period;
-    settings.codec = codec;
+    settings.strategy = StrategyKind::pairwise;
+    settings.schedule.period = period;
+    settings.mix.codec.kind = codec;
     return settings;
   };
-  Settings largest = pairwise(8, "top-k");  // the cheapest of `--grid tradeoff` to reach 97 %
-  largest.codec_share = 0.01;
-  largest.mixing_step = 0.05;
-  const std::vector<Contestant> contestants = {
-      {"pytorch-ddp", with_rate(kDdpRate), true}, {"all-reduce", allreduce},
-      {"pairwise", pairwise(1, "raw")},           {"pairwise-16", pairwise(16, "raw")},
-      {"pairwise-16-half", pairwise(16, "half")}, {"pairwise-64-half", pairwise(64, "half")},
-      {"pairwise-8-top-1-percent", largest}};
+  Settings largest = pairwise(8, top_k);  // the cheapest of `--grid tradeoff` to reach 97 %
+  largest.mix.codec.share = 0.01;
+  largest.mix.step = 0.05;
+  const std::vector<Contestant> contestants = {{"pytorch-ddp", with_rate(kDdpRate), true},
+                                               {"all-reduce", allreduce},
+                                               {"pairwise", pairwise(1, raw)},
+                                               {"pairwise-16", pairwise(16, raw)},
+                                               {"pairwise-16-half", pairwise(16, half)},
+                                               {"pairwise-64-half", pairwise(64, half)},
+                                               {"pairwise-8-top-1-percent", largest}};
   for (const Contestant& each : contestants) check_settings(each.settings);
   return contestants;
 }
 
 // Why PyTorch DDP cannot take part; empty if it can.
 std::string ddp_stays_away(const Settings& settings) {
-  if (settings.model != "mnist-cnn" || settings.data != "mnist") {
+  if (settings.train.model != "mnist-cnn" || settings.train.data != TrainSettings::Data::mnist) {
     return "PyTorch DDP stays away: its driver knows mnist-cnn on mnist only.\n";
   }
   return has_sibling_program(kDdpProgram) ? ""
@@ -111,7 +114,7 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   if (!why_no_ddp.empty()) contestants.erase(contestants.begin());
   options.progress->expect(contestants.size());
   const Settings& any = contestants.front().settings;
-  const double goal = target_accuracy(any).value_or(0.97);
+  const double goal = target_accuracy(any.train).value_or(0.97);
   Table table({"who", "time", "sooner than DDP", "steps", "accuracy", "sent in training"});
   json rows = json::array();
   std::optional<double> ddp;
@@ -137,7 +140,7 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
       "Time is that of training until an evaluation finds the goal, evaluations left out, and of "
       "the final mean;\nbytes are what all workers sent in that time, without the mean.";
   const std::string what =
-      fmt::format("{} workers train {} to {:g} % over {}", any.workers, any.model, goal * 100,
+      fmt::format("{} workers train {} to {:g} % over {}", any.workers, any.train.model, goal * 100,
                   options.lab.empty() ? "loopback" : "links of " + options.lab);
   return {.table = table,
           .rows = rows,

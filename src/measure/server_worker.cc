@@ -123,12 +123,12 @@ class ServerWorker {
 
 Settings server_bench_settings(int workers, int servers) {
   Settings settings;
-  settings.strategy = "server";
+  settings.strategy = StrategyKind::server;
   settings.workers = workers;
-  settings.servers = servers;
-  settings.gate = "async";
-  settings.lr = static_cast<double>(kBenchRate);
-  settings.momentum = 0;
+  settings.server.servers = servers;
+  settings.server.gate.kind = GateSettings::Kind::async;
+  settings.optimizer.lr = static_cast<double>(kBenchRate);
+  settings.optimizer.momentum = 0;
   return settings;
 }
 

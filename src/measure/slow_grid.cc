@@ -52,36 +52,37 @@ struct Row {
 std::vector<Variant> schedules(int workers) {
   Settings server;
   server.workers = workers;
-  server.strategy = "server";
-  server.lr = kLearningRate;
-  server.momentum = 0;
-  const auto gate = [&](const char* name) {
+  server.strategy = StrategyKind::server;
+  server.optimizer.lr = kLearningRate;
+  server.optimizer.momentum = 0;
+  const auto gate = [&](GateSettings::Kind kind) {
     Settings settings = server;
-    settings.gate = name;
+    settings.server.gate.kind = kind;
     return settings;
   };
 
-  std::vector<Variant> all = {{"bsp", gate("bsp")}};
+  std::vector<Variant> all = {{"bsp", gate(GateSettings::Kind::bsp)}};
   for (int bound : {2, 8, 32, 128}) {
-    Settings ssp = gate("ssp");
-    ssp.delay_bound = bound;
+    Settings ssp = gate(GateSettings::Kind::ssp);
+    ssp.server.gate.delay_bound = bound;
     all.push_back({fmt::format("ssp, delay bound {}", bound), ssp});
   }
-  all.push_back({"async", gate("async")});
-  const Settings value = gate("value");
-  all.push_back({fmt::format("value bound {}", value.value_bound), value});
-  Settings quorum = gate("quorum");
+  all.push_back({"async", gate(GateSettings::Kind::async)});
+  const Settings value = gate(GateSettings::Kind::value);
+  all.push_back({fmt::format("value bound {}", value.server.gate.value_bound), value});
+  Settings quorum = gate(GateSettings::Kind::quorum);
   quorum.workers = workers + 1;
-  quorum.quorum = workers;
-  all.push_back({fmt::format("quorum, {} of {}", quorum.quorum, quorum.workers), quorum});
-  const Settings epoch = gate("epoch");
-  all.push_back({fmt::format("epoch, share {}", epoch.epoch_share), epoch});
+  quorum.server.gate.quorum = workers;
+  all.push_back(
+      {fmt::format("quorum, {} of {}", quorum.server.gate.quorum, quorum.workers), quorum});
+  const Settings epoch = gate(GateSettings::Kind::epoch);
+  all.push_back({fmt::format("epoch, share {}", epoch.server.gate.epoch_share), epoch});
 
   Settings alone;  // no servers
   alone.workers = workers;
-  for (const char* strategy : {"ring-leader", "allreduce"}) {
+  for (const StrategyKind strategy : {StrategyKind::ring_leader, StrategyKind::allreduce}) {
     alone.strategy = strategy;
-    all.push_back({strategy, alone});
+    all.push_back({std::string(name_of(strategy)), alone});
   }
   // Decentral ones, as they are in systems/.
   for (const System& system : named_systems()) {
@@ -89,7 +90,7 @@ std::vector<Variant> schedules(int workers) {
     Settings settings;
     read_settings(system.toml, system.name, settings);
     settings.workers = workers;
-    settings.lr = kLearningRate;
+    settings.optimizer.lr = kLearningRate;
     all.push_back({system.name, settings});
   }
   return all;
@@ -192,20 +193,21 @@ std::string listed(const std::vector<std::string>& words) {
 // What the rows say about delay bounds: how far behind the slow worker falls where nothing holds
 // the others, which bounds that is too far for, and what those cost.
 std::string about_delay_bounds(const std::vector<Row>& rows) {
-  const auto of_gate = [](const char* gate) {
+  const auto of_gate = [](GateSettings::Kind gate) {
     return [gate](const Row& row) {
-      return row.schedule.settings.strategy == "server" && row.schedule.settings.gate == gate;
+      const Settings& settings = row.schedule.settings;
+      return settings.strategy == StrategyKind::server && settings.server.gate.kind == gate;
     };
   };
   struct Bounds {
     std::vector<std::string> names, shares;
     double least = 1e9, most = 0;
   };
-  const Row& async = *std::ranges::find_if(rows, of_gate("async"));
+  const Row& async = *std::ranges::find_if(rows, of_gate(GateSettings::Kind::async));
   Bounds reached, not_reached;
   for (const Row& row : rows) {
-    if (!of_gate("ssp")(row)) continue;
-    const int bound = row.schedule.settings.delay_bound;
+    if (!of_gate(GateSettings::Kind::ssp)(row)) continue;
+    const int bound = row.schedule.settings.server.gate.delay_bound;
     Bounds& those = static_cast<std::uint64_t>(bound) < async.slow.behind ? reached : not_reached;
     those.names.push_back(std::to_string(bound));
     those.shares.push_back(fmt::format("{:.0f} %", row.kept() * 100));

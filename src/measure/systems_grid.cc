@@ -22,7 +22,7 @@ struct SystemRun {
 // All of them are checked before the first one runs.
 std::vector<SystemRun> system_runs(const MeasureOptions& options) {
   Settings defaults;
-  defaults.epochs = 5;
+  defaults.train.epochs = 5;
   std::vector<SystemRun> runs;
   for (const System& system : named_systems()) {
     Settings settings = defaults;
@@ -100,11 +100,12 @@ MeasuredGrid measure_systems(const MeasureOptions& options) {
       .table = table,
       .rows = rows,
       .conditions = {{"workers", any.workers},
-                     {"model", any.model},
-                     {"data", any.data},
-                     {"epochs", any.epochs}},
-      .headline = fmt::format("{} workers train {} on {} for {} epoch{}", any.workers, any.model,
-                              any.data, any.epochs, any.epochs == 1 ? "" : "s"),
+                     {"model", any.train.model},
+                     {"data", name_of(any.train.data)},
+                     {"epochs", any.train.epochs}},
+      .headline =
+          fmt::format("{} workers train {} on {} for {} epoch{}", any.workers, any.train.model,
+                      any.train.data, any.train.epochs, any.train.epochs == 1 ? "" : "s"),
       .remarks =
           "Bytes are on the wire; what server processes send is in \"sent by all\". Staleness is "
           "of gradients,\n"

@@ -19,14 +19,14 @@ constexpr double kDrawn = 0.01;  // what lost more would squeeze the others toge
 
 struct Coding {
   const char* name;
-  const char* codec;
+  CodecSettings::Kind codec;
   double share = 0.01;
 };
-constexpr Coding kCodings[] = {{"raw", "raw"},
-                               {"half", "half"},
-                               {"threshold", "threshold"},
-                               {"top 1 %", "top-k", 0.01},
-                               {"top 0.2 %", "top-k", 0.002}};
+constexpr Coding kCodings[] = {{"raw", CodecSettings::Kind::raw},
+                               {"half", CodecSettings::Kind::half},
+                               {"threshold", CodecSettings::Kind::threshold},
+                               {"top 1 %", CodecSettings::Kind::top_k, 0.01},
+                               {"top 0.2 %", CodecSettings::Kind::top_k, 0.002}};
 constexpr int kPasses[] = {1, 2};
 constexpr int kPeriods[] = {8, 64};
 constexpr double kSteps[] = {0.5, 0.05};
@@ -35,9 +35,10 @@ struct Run {
   std::string coding;
   Settings settings;
   std::string name() const {
-    if (settings.strategy != "pairwise") return settings.strategy;
-    std::string name = fmt::format("{}-passes-{}-period-{}-step-{}", coding, settings.passes,
-                                   settings.period, settings.mixing_step);
+    if (settings.strategy != StrategyKind::pairwise) return std::string(name_of(settings.strategy));
+    std::string name =
+        fmt::format("{}-passes-{}-period-{}-step-{}", coding, settings.mix.graph.passes,
+                    settings.schedule.period, settings.mix.step);
     std::erase_if(name, [](char c) { return c == ' ' || c == '%'; });
     return name;
   }
@@ -46,29 +47,29 @@ struct Run {
 std::vector<Run> tradeoff_runs(const MeasureOptions& options) {
   Settings common;
   common.workers = 6;
-  common.epochs = 5;
-  common.lr = 0.05;
-  common.momentum = 0.5;
+  common.train.epochs = 5;
+  common.optimizer.lr = 0.05;
+  common.optimizer.momentum = 0.5;
   common = options.settings_over(common);
   if (options.workers) common.workers = *options.workers;
-  common.evaluate_every = 0;  // evaluations send whole models
+  common.train.evaluate_every = 0;  // evaluations send whole models
   std::vector<Run> runs = {{"raw", common}};
-  runs[0].settings.strategy = "allreduce";
+  runs[0].settings.strategy = StrategyKind::allreduce;
   // What the exchanges have to beat: everybody alone, and the mean of all at the end.
   runs.push_back({"raw", common});
-  runs[1].settings.strategy = "local";
-  runs[1].settings.period = 1'000'000;
+  runs[1].settings.strategy = StrategyKind::local;
+  runs[1].settings.schedule.period = 1'000'000;
   for (const Coding& coding : kCodings) {
     for (int passes : kPasses) {
       for (int period : kPeriods) {
         for (double step : kSteps) {
           Settings settings = common;
-          settings.strategy = "pairwise";
-          settings.passes = passes;
-          settings.period = period;
-          settings.codec = coding.codec;
-          settings.codec_share = coding.share;
-          settings.mixing_step = step;
+          settings.strategy = StrategyKind::pairwise;
+          settings.mix.graph.passes = passes;
+          settings.schedule.period = period;
+          settings.mix.codec.kind = coding.codec;
+          settings.mix.codec.share = coding.share;
+          settings.mix.step = step;
           runs.push_back({coding.name, settings});
         }
       }
@@ -80,11 +81,11 @@ std::vector<Run> tradeoff_runs(const MeasureOptions& options) {
 
 // A setting whose training broke down is a result, too.
 json as_row(const Run& run, const MeasureOptions& options) {
-  json row = {{"strategy", run.settings.strategy},
+  json row = {{"strategy", name_of(run.settings.strategy)},
               {"codec", run.coding},
-              {"passes", run.settings.passes},
-              {"period", run.settings.period},
-              {"mixing_step", run.settings.mixing_step},
+              {"passes", run.settings.mix.graph.passes},
+              {"period", run.settings.schedule.period},
+              {"mixing_step", run.settings.mix.step},
               {"accuracy", 0.0},
               {"bytes", 0.0},
               {"bytes_in_all", 0.0}};
@@ -185,8 +186,9 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
                row["front"].get<bool>() ? "*" : ""});
   }
   const Settings& any = runs[0].settings;
-  const std::string what = fmt::format("{} workers train {} on {} for {:g} epochs, lr {:g}",
-                                       any.workers, any.model, any.data, any.epochs, any.lr);
+  const std::string what =
+      fmt::format("{} workers train {} on {} for {:g} epochs, lr {:g}", any.workers,
+                  any.train.model, any.train.data, any.train.epochs, any.optimizer.lr);
   std::string remarks;
   if (cheapest != nullptr) {
     remarks = fmt::format(
@@ -209,9 +211,9 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
   return {.table = table,
           .rows = rows,
           .conditions = {{"workers", any.workers},
-                         {"model", any.model},
-                         {"data", any.data},
-                         {"epochs", any.epochs},
+                         {"model", any.train.model},
+                         {"data", name_of(any.train.data)},
+                         {"epochs", any.train.epochs},
                          {"accuracy_alone", alone["accuracy"]},
                          {"cheapest", cheapest == nullptr ? json() : *cheapest}},
           .headline = what,

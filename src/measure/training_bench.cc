@@ -37,9 +37,9 @@ double measure_ddp(const TrainingBench& bench) {
 
 BenchResult bench_training(TrainingBench bench) {
   Settings& settings = bench.settings;
-  settings.strategy = "allreduce";
-  settings.model = "mnist-cnn";  // the one that the driver knows
-  settings.data = "mnist";
+  settings.strategy = StrategyKind::allreduce;
+  settings.train.model = "mnist-cnn";  // the one that the driver knows
+  settings.train.data = TrainSettings::Data::mnist;
   check_settings(settings);
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / fmt::format("starling-bench-{}", ::getpid());
@@ -60,12 +60,12 @@ BenchResult bench_training(TrainingBench bench) {
   const std::string machine = machine_description();
   return {.headline =
               fmt::format("mnist-cnn, {} workers, batch {} each, over {}, on {}", settings.workers,
-                          settings.batch, network_description(bench.lab), machine),
+                          settings.train.batch, network_description(bench.lab), machine),
           .table = table,
           .remarks = fmt::format("starling / DDP: {:.2f}", ratio),
           .numbers = {{"machine", machine},
                       {"workers", settings.workers},
-                      {"batch", settings.batch},
+                      {"batch", settings.train.batch},
                       {"lab", bench.lab},
                       {"starling_samples_per_second", ours},
                       {"ddp_samples_per_second", ddp},

@@ -104,8 +104,8 @@ json run_training(TrainingPlan plan) {
   result["blas_kernels"] = blas_kernels().name;
   if (!plan.launch.lab.empty()) result["lab"] = plan.launch.lab;
   if (is_mix(plan.settings)) {
-    result["schedule"] = plan.settings.schedule;
-    result["graph"] = graph_settings(plan.settings).name;
+    result["schedule"] = name_of(plan.settings.schedule.kind);
+    result["graph"] = name_of(graph_kind(plan.settings));
     if (const auto gap = graph_gap(plan.settings)) result["spectral_gap"] = *gap;
   }
   folder.finish(result);

@@ -25,8 +25,8 @@ class ElasticMixing : public LetterMixing {
   ElasticMixing(const MixingSettings& settings, Group group)
       : LetterMixing(settings, group),
         alpha_(static_cast<float>(settings.alpha)),
-        beta_(static_cast<float>(settings.beta)),
-        has_master_(settings.graph.name == "star") {}
+        beta_(static_cast<float>(settings.beta > 0 ? settings.beta : settings.alpha)),
+        has_master_(settings.graph.kind == GraphSettings::Kind::star) {}
 
   Task<> start(std::span<const float> weights) override {
     open(weights.size_bytes());

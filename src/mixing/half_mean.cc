@@ -29,9 +29,7 @@ class Halves {
  public:
   Halves(Group group, Channel channel, std::size_t elements)
       : group_(group), channel_(channel), values_(elements) {
-    CodecSettings half;
-    half.name = "half";
-    codec_ = make_codec(half);
+    codec_ = make_codec({.kind = CodecSettings::Kind::half});
     code_.resize(codec_->largest_code_bytes(elements));
   }
 

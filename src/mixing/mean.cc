@@ -15,6 +15,8 @@ namespace starling {
 namespace {
 
 class MeanMixing : public Mixing {
+  using enum GraphSettings::Kind;
+
  public:
   MeanMixing(const MixingSettings& settings, Group group) : Mixing(group), settings_(settings) {
     if (has_exchange_of_its_own()) return;
@@ -26,14 +28,14 @@ class MeanMixing : public Mixing {
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
     report_.mixed(0);
-    const std::string& graph = settings_.graph.name;
+    const GraphSettings::Kind graph = settings_.graph.kind;
     if (!has_exchange_of_its_own()) {
       co_await with_neighbours(weights, round);
-    } else if (graph == "window") {
+    } else if (graph == window) {
       co_await pairwise_average(group_, kMixingChannel, weights, settings_.graph.passes);
-    } else if (graph == "exponential") {
+    } else if (graph == exponential) {
       co_await exponential_average(group_, kMixingChannel, weights, round);
-    } else if (graph == "mesh") {
+    } else if (graph == mesh) {
       co_await mean_of_all(group_, kMixingChannel, weights);
     } else {  // star: through the centre
       co_await allreduce(naive_allreduce, group_, kMixingChannel, weights, Reduction::mean);
@@ -42,9 +44,9 @@ class MeanMixing : public Mixing {
 
  private:
   bool has_exchange_of_its_own() const {
-    const std::string& graph = settings_.graph.name;
+    const GraphSettings::Kind graph = settings_.graph.kind;
     return settings_.step == 0.5 &&
-           (graph == "window" || graph == "exponential" || graph == "mesh" || graph == "star");
+           (graph == window || graph == exponential || graph == mesh || graph == star);
   }
 
   Task<> with_neighbours(std::span<float> weights, std::uint64_t round) {

@@ -1,8 +1,45 @@
 #include "mixing/mixing.h"
 
-#include "base/check.h"
+#include <array>
 
 namespace starling {
+
+namespace {
+
+template <auto make>
+std::unique_ptr<Mixing> without_samples(const MixingSettings& settings, Group group,
+                                        std::uint64_t) {
+  return make(settings, group);
+}
+
+std::unique_ptr<Mixing> make_any_mean(const MixingSettings& settings, Group group) {
+  if (!settings.waits) return make_push_mixing(settings, group);
+  if (settings.codec.kind != CodecSettings::Kind::raw) {
+    return make_compressed_mixing(settings, group);
+  }
+  return make_mean_mixing(settings, group);
+}
+
+constexpr auto kRules = [] {
+  using enum MixingSettings::Rule;
+  return std::array{
+      // clang-format off
+    //         rule          rounds letters centre
+    MixingRule{mean,         true,  true,   false, without_samples<make_any_mean>},
+    MixingRule{push_sum,     true,  false,  false, without_samples<make_push_sum_mixing>},
+    MixingRule{outer,        true,  false,  false, without_samples<make_outer_mixing>},
+    MixingRule{sampled,      true,  false,  true,  make_sampled_mixing},
+    MixingRule{elastic,      false, true,   false, without_samples<make_elastic_mixing>},
+    MixingRule{elastic_push, false, true,   false, without_samples<make_push_mixing>},
+    MixingRule{sum_weight,   false, true,   false, without_samples<make_sum_weight_mixing>},
+    MixingRule{updates,      false, true,   false, without_samples<make_updates_mixing>},
+    MixingRule{penalty,      false, true,   true,  without_samples<make_penalty_mixing>},
+      // clang-format on
+  };
+}();
+static_assert(is_a_registry(kRules, &MixingRule::rule));
+
+}  // namespace
 
 MixReport& MixReport::operator+=(const MixReport& other) {
   rounds += other.rounds;
@@ -12,20 +49,13 @@ MixReport& MixReport::operator+=(const MixReport& other) {
   return *this;
 }
 
+const MixingRule& mixing_rule(MixingSettings::Rule rule) {
+  return kRules[static_cast<std::size_t>(rule)];
+}
+
 std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Group group,
                                     std::uint64_t samples) {
-  if (settings.rule == "push-sum") return make_push_sum_mixing(settings, group);
-  if (settings.rule == "outer") return make_outer_mixing(settings, group);
-  if (settings.rule == "sampled") return make_sampled_mixing(settings, group, samples);
-  if (settings.rule == "elastic") return make_elastic_mixing(settings, group);
-  if (settings.rule == "elastic-push") return make_push_mixing(settings, group);
-  if (settings.rule == "sum-weight") return make_sum_weight_mixing(settings, group);
-  if (settings.rule == "updates") return make_updates_mixing(settings, group);
-  if (settings.rule == "penalty") return make_penalty_mixing(settings, group);
-  STARLING_CHECK(settings.rule == "mean", "'{}' was not checked", settings.rule);
-  if (!settings.waits) return make_push_mixing(settings, group);
-  if (settings.codec.name != "raw") return make_compressed_mixing(settings, group);
-  return make_mean_mixing(settings, group);
+  return mixing_rule(settings.rule).make(settings, group, samples);
 }
 
 }  // namespace starling

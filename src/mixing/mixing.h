@@ -21,10 +21,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 
 #include "base/staleness.h"
 #include "codec/codec.h"
+#include "mixing/mixing_settings.h"
 #include "runtime/group.h"
 #include "topology/neighbourhood.h"
 
@@ -44,20 +44,6 @@ struct MixReport {
     staleness.add(steps_old);
   }
   MixReport& operator+=(const MixReport& other);
-};
-
-struct MixingSettings {
-  std::string rule = "mean";
-  bool waits = true;  // mean: for the neighbours' models of the same round
-  double step = 0.5;  // mean: 1/2 mixes as the graph's weights say, less more carefully
-  double alpha = 0.25, beta = 0.25;  // elastic: how far who asks moves, and who answers
-  int rounds_down = 1;               // elastic-push in a tree: to children every so many rounds
-  double outer_lr = 0.7, outer_momentum = 0.9;
-  double client_share = 1;
-  double penalty = 0.1;
-  std::uint64_t seed = 1;
-  CodecSettings codec;
-  GraphSettings graph;
 };
 
 class Mixing {
@@ -91,6 +77,17 @@ class Mixing {
   std::uint64_t clock_ = 0;
   MixReport report_;
 };
+
+// What is known of a rule beforehand.
+struct MixingRule {
+  MixingSettings::Rule rule;
+  bool in_rounds;       // it can go in rounds in which all take part
+  bool by_letters;      // it can wait for nobody
+  bool through_centre;  // it needs a star
+  std::unique_ptr<Mixing> (*make)(const MixingSettings& settings, Group group,
+                                  std::uint64_t samples);
+};
+const MixingRule& mixing_rule(MixingSettings::Rule rule);
 
 // `samples` is how many this worker has of its own, for rules that weigh by them.
 std::unique_ptr<Mixing> make_mixing(const MixingSettings& settings, Group group,

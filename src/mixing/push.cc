@@ -20,7 +20,7 @@ class PushMixing : public LetterMixing {
     for (std::uint64_t round = 0; round < neighbours_.rounds(); ++round) {
       const std::span<const int> heard = neighbours_.hears(round);
       for (std::size_t i = 0; i < heard.size(); ++i) {
-        weight_of_[heard[i]] = settings.rule == "elastic-push"
+        weight_of_[heard[i]] = settings.rule == MixingSettings::Rule::elastic_push
                                    ? settings.alpha
                                    : 2 * settings.step * neighbours_.weights(round)[i];
       }

@@ -127,7 +127,7 @@ class Simulation {
   }
 
   void descend(std::vector<float>& weights, const std::vector<float>& gradients) const {
-    const auto lr = static_cast<float>(training_.settings.lr);
+    const auto lr = static_cast<float>(training_.settings.optimizer.lr);
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= lr * gradients[i];
   }
 

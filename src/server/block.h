@@ -16,6 +16,7 @@
 #include "server/gate.h"
 #include "server/optimizer.h"
 #include "server/server_report.h"
+#include "server/staleness_rule.h"
 
 namespace starling {
 
@@ -24,17 +25,6 @@ struct Push {
   std::uint64_t clock;        // which of the worker's pushes this is, from 0
   std::uint64_t version;      // of the weights that the gradient was computed on
   std::span<float> gradient;  // used up when it is applied: holds the new weights then
-};
-
-// What is done about a gradient of staleness d that was computed on w_then.
-struct StalenessRule {
-  enum class Kind {
-    plain,
-    scale,       // the learning rate is divided by d
-    compensate,  // g + lambda g g (w_now - w_then), element by element
-  };
-  Kind kind = Kind::plain;
-  double lambda = 0;
 };
 
 class Block {

@@ -11,8 +11,9 @@ std::unique_ptr<Gate> make_gate(const GateSettings& settings) {
     case GateSettings::Kind::bsp:
       break;
     case GateSettings::Kind::ssp:
-      return make_ssp_gate(settings.delay_bound);
+      return make_ssp_gate(static_cast<std::uint64_t>(settings.delay_bound));
     case GateSettings::Kind::async:
+    case GateSettings::Kind::epoch:
       return make_async_gate();
     case GateSettings::Kind::value:
       return make_value_gate(settings.value_bound);

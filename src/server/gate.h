@@ -8,13 +8,16 @@
 //   value   as async, but an update that would move the weights by Delta or more away from what
 //           some worker is computing on is held
 //   quorum  the first q gradients on the newest weights are one update, later ones are dropped
-//
-// The early end of an epoch is not about updates but about who does what next: see clerk.h.
+//   epoch   as async. An epoch ends early, which is not about updates but about who does what next:
+//           see clerk.h
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
+
+#include "base/names.h"
+#include "base/setting.h"
 
 namespace starling {
 
@@ -40,12 +43,38 @@ class Gate {
 };
 
 struct GateSettings {
-  enum class Kind { bsp, ssp, async, value, quorum };
+  enum class Kind { bsp, ssp, async, value, quorum, epoch };
+  friend constexpr Names<6> names_of(Kind) {
+    return {"gate", {"bsp", "ssp", "async", "value", "quorum", "epoch"}};
+  }
 
   Kind kind = Kind::bsp;
-  std::uint64_t delay_bound = 0;  // ssp: s
-  double value_bound = 1;         // value: Delta
-  int quorum = 1;                 // quorum: q
+  int delay_bound = 3;        // ssp: s
+  double value_bound = 0.1;   // value: Delta
+  int quorum = 0;             // quorum: q; 0: to be filled in, all but one worker
+  double epoch_share = 0.75;  // epoch: the share of its samples after which an epoch ends
+
+  // Whether all workers do every step together.
+  bool in_step() const { return kind == Kind::bsp || (kind == Kind::ssp && delay_bound == 0); }
+
+  template <class Self, class Visitor>
+  static void visit(Self& s, Visitor&& visit) {
+    const auto gate = [&](Kind kind) { return Use{s.kind == kind, fmt::format("gate {}", kind)}; };
+    visit({"gate", Section::servers, "server: when it answers: " + names_listed<Kind>(" or ")},
+          s.kind);
+    visit({"delay_bound", Section::servers,
+           "ssp: how many steps a worker may be ahead of the slowest", gate(Kind::ssp)},
+          s.delay_bound, 0, 1'000'000'000);
+    visit({"value_bound", Section::servers,
+           "value: how far a weight may move while a worker computes", gate(Kind::value)},
+          s.value_bound, 1e-12, 1e6);
+    visit({"quorum", Section::servers,
+           "quorum: how many gradients make a step; 0: all but one worker's", gate(Kind::quorum)},
+          s.quorum, 0, 4096);
+    visit({"epoch_share", Section::servers,
+           "epoch: the share of its samples after which an epoch ends", gate(Kind::epoch)},
+          s.epoch_share, 0.01, 1.0);
+  }
 };
 
 std::unique_ptr<Gate> make_gate(const GateSettings& settings);

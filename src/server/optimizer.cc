@@ -1,6 +1,14 @@
 #include "server/optimizer.h"
 
+#include "base/error.h"
+
 namespace starling {
+
+void check(const OptimizerSettings& settings) {
+  if (settings.kind == OptimizerSettings::Kind::nesterov && settings.momentum == 0) {
+    throw Error("nesterov needs a momentum", "use --momentum 0.9, or optimizer sgd");
+  }
+}
 
 std::unique_ptr<Optimizer> make_server_optimizer(const OptimizerSettings& settings,
                                                  std::size_t elements) {

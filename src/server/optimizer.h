@@ -5,6 +5,9 @@
 #include <memory>
 #include <span>
 
+#include "base/names.h"
+#include "base/setting.h"
+
 namespace starling {
 
 // Where Adagrad's sum of squares begins, as in TensorFlow: from zero, its first step moves every
@@ -13,12 +16,31 @@ inline constexpr double kAdagradStart = 0.1;
 
 struct OptimizerSettings {
   enum class Kind { sgd, nesterov, adagrad, adam };
+  friend constexpr Names<4> names_of(Kind) {
+    return {"optimizer", {"sgd", "nesterov", "adagrad", "adam"}};
+  }
 
   Kind kind = Kind::sgd;
   double lr = 0.1;
   double momentum = 0;  // sgd and nesterov
   double weight_decay = 0;
+
+  template <class Self, class Visitor>
+  static void visit(Self& s, Visitor&& visit) {
+    const bool takes_momentum = s.kind == Kind::sgd || s.kind == Kind::nesterov;
+    visit({"optimizer", Section::learning, names_listed<Kind>(" or ")}, s.kind);
+    visit({"lr", Section::learning, "learning rate"}, s.lr, 0.0, 1e6);
+    visit({"momentum",
+           Section::learning,
+           "sgd, nesterov: momentum",
+           {takes_momentum || s.momentum == 0,  // none is none to all
+            "optimizers sgd and nesterov"}},
+          s.momentum, 0.0, 1.0);
+    visit({"weight_decay", Section::learning, "weight decay"}, s.weight_decay, 0.0, 1e6);
+  }
 };
+// Throws Error, in one sentence, if it cannot be.
+void check(const OptimizerSettings& settings);
 
 class Optimizer {
  public:

@@ -23,7 +23,7 @@ class AllreduceStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Group group) {
+std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Group group, Workload) {
   return std::make_unique<AllreduceStrategy>(find_allreduce(settings.exchange), group);
 }
 

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "strategy/registry.h"
+
 namespace starling {
 
 std::vector<Bucket> make_buckets(Replica replica, std::span<const Range> parameters,
@@ -26,7 +28,7 @@ std::vector<Bucket> make_buckets(Replica replica, std::span<const Range> paramet
 
 std::size_t full_bucket(const Settings& settings) {
   if (wants_one_bucket(settings)) return std::numeric_limits<std::size_t>::max();
-  if (settings.factors) return 0;  // they are of one parameter
+  if (settings.server.factors) return 0;  // they are of one parameter
   return static_cast<std::size_t>(settings.bucket_kb) * 1000 / sizeof(float);
 }
 

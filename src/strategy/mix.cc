@@ -32,7 +32,7 @@ class MixStrategy : public Strategy {
       progress_.emplace(apart(group, GroupNumber::progress), workload.batches,
                         progress_stride(workload.batches));
     }
-    if (settings.schedule != "bounded") return;
+    if (!is_bounded()) return;
     const Neighbourhood all(graph_settings(settings), group.rank());
     for (std::uint64_t round = 0; round < all.rounds(); ++round) {
       const auto heard = all.hears(round);
@@ -57,7 +57,7 @@ class MixStrategy : public Strategy {
     mixing_->attend(replica.weights);
     if (progress_) progress_->did(steps_ * batches_per_step());
     if (schedule_.due()) co_await round(replica.weights);
-    if (settings_.schedule == "bounded") co_await until_others_are_near();
+    if (is_bounded()) co_await until_others_are_near();
   }
 
   Task<> finish(Replica replica) override {
@@ -68,7 +68,7 @@ class MixStrategy : public Strategy {
       co_await progress_->settle();
       co_await mean_of_survivors(apart(group_, GroupNumber::survivors), replica.weights,
                                  mixing_->final_share());
-    } else if (settings_.codec != "raw") {
+    } else if (settings_.mix.codec.kind != CodecSettings::Kind::raw) {
       co_await half_mean_of_all(group_, weights_channel(), replica.weights);
     } else {
       if (mixing_->final_share() != 1) scale(replica.weights, mixing_->final_share());
@@ -83,6 +83,8 @@ class MixStrategy : public Strategy {
   const MixReport* mix_report() const override { return &mixing_->report(); }
 
  private:
+  bool is_bounded() const { return settings_.schedule.kind == ScheduleSettings::Kind::bounded; }
+
   Random coin() const {
     const auto seed = static_cast<std::uint64_t>(settings_.seed);
     return in_step_ ? Random{seed, 0xc014}
@@ -96,8 +98,8 @@ class MixStrategy : public Strategy {
   // Often enough that they end together, give or take a hundredth, and within the bound.
   std::uint64_t progress_stride(std::uint64_t batches) const {
     std::uint64_t stride = batches / static_cast<std::uint64_t>(group_.size()) / 100;
-    if (settings_.schedule == "bounded") {
-      const auto bound = static_cast<std::uint64_t>(settings_.ahead_bound) * batches_per_step();
+    if (is_bounded()) {
+      const auto bound = static_cast<std::uint64_t>(settings_.schedule.ahead_bound) * batches_per_step();
       stride = std::min(stride, bound / 2);
     }
     return std::max<std::uint64_t>(1, stride);
@@ -105,7 +107,7 @@ class MixStrategy : public Strategy {
 
   Task<> round(std::span<float> weights) {
     const Time begin = group_.loop().now();
-    if (settings_.overlap) {
+    if (settings_.schedule.overlap) {
       if (under_way_) co_await end_round(weights);
       before_.assign(weights.begin(), weights.end());
       mixed_ = before_;
@@ -136,7 +138,7 @@ class MixStrategy : public Strategy {
   }
 
   Task<> until_others_are_near() {
-    const auto bound = static_cast<std::uint64_t>(settings_.ahead_bound);
+    const auto bound = static_cast<std::uint64_t>(settings_.schedule.ahead_bound);
     while (!progress_->over()) {
       const std::uint64_t slowest = progress_->slowest_of(neighbours_) / batches_per_step();
       if (steps_ <= slowest || steps_ - slowest <= bound) co_return;
@@ -160,8 +162,7 @@ class MixStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_mix(const Settings& settings, Group group,
-                                   const Workload& workload) {
+std::unique_ptr<Strategy> make_mix(const Settings& settings, Group group, Workload workload) {
   return std::make_unique<MixStrategy>(settings, group, workload);
 }
 

@@ -9,7 +9,7 @@
 
 namespace starling {
 
-// pairwise, exponential and local are short for graphs whose rule is the mean.
+// Whether workers mix weights.
 bool is_mix(const Settings& settings);
 bool mixes_in_step(const Settings& settings);
 GraphSettings graph_settings(const Settings& settings);

@@ -172,7 +172,7 @@ class RingLeaderStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_ring_leader(const Settings&, Group group) {
+std::unique_ptr<Strategy> make_ring_leader(const Settings&, Group group, Workload) {
   return std::make_unique<RingLeaderStrategy>(group);
 }
 

@@ -25,6 +25,7 @@
 #include "math/vector_math.h"
 #include "server/client.h"
 #include "server/lanes.h"
+#include "strategy/registry.h"
 #include "strategy/server_plan.h"
 #include "strategy/strategy.h"
 
@@ -40,9 +41,9 @@ class ServerStrategy : public Strategy {
         workload_(std::move(workload)),
         serving_group_(serving_group(workers.comm())),
         team_(team_of(workers, group_size(settings), GroupNumber::team)),
-        push_every_(static_cast<std::uint64_t>(settings.push_every)),
-        fetch_every_(static_cast<std::uint64_t>(settings.fetch_every)),
-        fetches_last_(settings.gate == "value") {
+        push_every_(static_cast<std::uint64_t>(settings.server.push_every)),
+        fetch_every_(static_cast<std::uint64_t>(settings.server.fetch_every)),
+        fetches_last_(settings.server.gate.kind == GateSettings::Kind::value) {
     if (survives_losses(settings)) workers.contain_losses();
   }
 
@@ -53,7 +54,8 @@ class ServerStrategy : public Strategy {
       throw Error(fmt::format("{} servers are more than the model has parameters", servers),
                   fmt::format("there can be 1 to {}", elements));
     }
-    if (settings_.placement == "workers" && group_.rank() < servers) {
+    if (settings_.server.placement == ServerSettings::Placement::workers &&
+        group_.rank() < servers) {
       ServerOptions options = server_options(settings_);
       options.timeout = std::chrono::hours(24);  // this worker's own waits have the job's deadline
       server_.emplace(serving_group_, options);
@@ -63,8 +65,9 @@ class ServerStrategy : public Strategy {
     const std::span<float> parameters = replica.weights.first(elements);
     if (is_proxy()) {
       client_.emplace(
-          serving_group_, ServerClient::Options{first_server(settings_), servers, settings_.eager},
-          settings_.factors  // are of a whole layer
+          serving_group_,
+          ServerClient::Options{first_server(settings_), servers, settings_.server.eager},
+          settings_.server.factors  // are of a whole layer
               ? buckets_as_keys(elements, servers, workload_.buckets)
               : cut_into_keys(elements, servers, workload_.buckets, largest_block(elements)));
       const auto units = static_cast<std::uint64_t>(team_.size());
@@ -76,7 +79,7 @@ class ServerStrategy : public Strategy {
       lanes_.emplace(keys());
       pipelines_ = std::vector<std::deque<Flight>>(keys().size());
       co_await fetch_all(parameters);
-      if (settings_.eager) follow_all();
+      if (settings_.server.eager) follow_all();
     }
     co_await broadcast(team_, weights_channel(), replica.weights, 0);
   }
@@ -104,7 +107,7 @@ class ServerStrategy : public Strategy {
       co_await broadcast(team_, weights_channel(), replica.weights.first(replica.gradients.size()),
                          0);
     }
-    if (!settings_.eager || !is_proxy()) co_return;
+    if (!settings_.server.eager || !is_proxy()) co_return;
     for (std::size_t key = 0; key < keys().size(); ++key) {
       co_await take_eager(key, of_key(replica.weights, key));
     }
@@ -135,7 +138,7 @@ class ServerStrategy : public Strategy {
   // Not in a group, whose members have the same weights, nor with a lag: what is under way is
   // newer.
   Task<> catch_up(Replica replica) override {
-    if (team_.size() == 1 && settings_.lag == 0) co_await fetch_all(replica.weights);
+    if (team_.size() == 1 && settings_.server.lag == 0) co_await fetch_all(replica.weights);
   }
 
   bool in_step() const override { return false; }
@@ -172,7 +175,7 @@ class ServerStrategy : public Strategy {
   }
 
   bool pushes() const { return (steps_ + 1) % push_every_ == 0; }
-  bool fetches() const { return !settings_.eager && (steps_ + 1) % fetch_every_ == 0; }
+  bool fetches() const { return !settings_.server.eager && (steps_ + 1) % fetch_every_ == 0; }
   std::uint64_t clock() const { return steps_ / push_every_; }
 
   // One step of one block.
@@ -181,7 +184,7 @@ class ServerStrategy : public Strategy {
     const std::size_t size = keys()[key].range.size();
     std::span<float> gradient = bucket.gradients.subspan(offset, size);
     const std::span<float> weights = bucket.weights.subspan(offset, size);
-    if (settings_.lag > 0) {
+    if (settings_.server.lag > 0) {
       co_await fly(key, gradient, weights);
       co_return;
     }
@@ -191,7 +194,7 @@ class ServerStrategy : public Strategy {
       co_return;
     }
     // What the servers will do in their own time is done here at once.
-    if (!fetches()) subtract_scaled(weights, gradient, static_cast<float>(settings_.lr));
+    if (!fetches()) subtract_scaled(weights, gradient, static_cast<float>(settings_.optimizer.lr));
     if (push_every_ > 1) {
       const std::span<float> sum = of_key(sums_, key);
       add(sum, gradient);
@@ -234,12 +237,12 @@ class ServerStrategy : public Strategy {
   // Takes in the exchange of `lag` steps ago and starts this step's in its place.
   Task<> fly(std::size_t key, std::span<const float> gradient, std::span<float> weights) {
     std::deque<Flight>& pipeline = pipelines_[key];
-    if (pipeline.size() < static_cast<std::size_t>(settings_.lag)) {
+    if (pipeline.size() < static_cast<std::size_t>(settings_.server.lag)) {
       pipeline.emplace_back();
       pipeline.back().gradient.resize(gradient.size());
       pipeline.back().weights.resize(weights.size());
     }
-    Flight& flight = pipeline[steps_ % static_cast<std::uint64_t>(settings_.lag)];
+    Flight& flight = pipeline[steps_ % static_cast<std::uint64_t>(settings_.server.lag)];
     std::optional<WeightsHeader> arrived;
     if (flight.running) {
       Running& running = *flight.running;
@@ -282,10 +285,11 @@ class ServerStrategy : public Strategy {
       std::ranges::copy(follower.landed, weights.begin());
       client_->adopt(key, follower.header);
     }
-    const std::uint64_t bound = settings_.gate == "ssp"
-                                    ? static_cast<std::uint64_t>(settings_.delay_bound)
-                                : settings_.gate == "bsp" ? 0
-                                                          : std::numeric_limits<int>::max();
+    using enum GateSettings::Kind;
+    const GateSettings& gate = settings_.server.gate;
+    const std::uint64_t bound = gate.kind == ssp   ? static_cast<std::uint64_t>(gate.delay_bound)
+                                : gate.kind == bsp ? 0
+                                                   : std::numeric_limits<int>::max();
     if (pushed > client_->held(key).closed && pushed - client_->held(key).closed > bound) {
       co_await fetch(key, weights);
     }

@@ -15,12 +15,10 @@ int first_server(const Settings& settings);
 // How many workers share a proxy.
 int group_size(const Settings& settings);
 
-OptimizerSettings optimizer_settings(const Settings& settings);
 ServerOptions server_options(const Settings& settings);
 
-// Whether the others go on when a worker is lost.
-bool survives_losses(const Settings& settings);
-// Whether the mean of all gradients of a step is what the weights are updated by.
-bool averages_gradients(const Settings& settings);
+// Throws Error, in one sentence, if the choices do not go together.
+void check_servers(const Settings& settings);
+bool servers_survive_losses(const Settings& settings);
 
 }  // namespace starling

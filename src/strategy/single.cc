@@ -4,7 +4,7 @@
 
 namespace starling {
 
-std::unique_ptr<Strategy> make_single(const Settings&, Group group) {
+std::unique_ptr<Strategy> make_single(const Settings&, Group group, Workload) {
   return std::make_unique<Strategy>(group);
 }
 

@@ -3,10 +3,9 @@
 #include <array>
 #include <bit>
 
-#include "base/check.h"
 #include "exchange/allreduce.h"
 #include "exchange/collectives.h"
-#include "strategy/mix_plan.h"
+#include "strategy/registry.h"
 
 namespace starling {
 
@@ -43,14 +42,7 @@ Task<> Strategy::catch_up(Replica) { co_return; }
 std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm, Workload workload) {
   const Group group =
       Group(comm).first(settings.workers, static_cast<std::uint32_t>(GroupNumber::training));
-  if (settings.strategy == "allreduce") return make_allreduce(settings, group);
-  if (is_mix(settings)) return make_mix(settings, group, workload);
-  if (settings.strategy == "ring-leader") return make_ring_leader(settings, group);
-  if (settings.strategy == "server") {
-    return make_server_strategy(settings, group, std::move(workload));
-  }
-  STARLING_CHECK(settings.strategy == "single", "'{}' was not checked", settings.strategy);
-  return make_single(settings, group);
+  return strategy_row(settings.strategy).make(settings, group, std::move(workload));
 }
 
 }  // namespace starling

@@ -113,17 +113,13 @@ inline constexpr Channel kEvaluationChannel{1, Purpose::evaluation};
 std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm,
                                         Workload workload = {});
 
-// Whether the strategy wants all gradients at once, in one bucket.
-inline bool wants_one_bucket(const Settings& settings) {
-  return settings.strategy == "ring-leader";
-}
-
 // One function a strategy, each in the file of its name.
-std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Group group);
-std::unique_ptr<Strategy> make_mix(const Settings& settings, Group group, const Workload& workload);
-std::unique_ptr<Strategy> make_single(const Settings& settings, Group group);
-std::unique_ptr<Strategy> make_server_strategy(const Settings& settings, Group group,
+using MakeStrategy = std::unique_ptr<Strategy>(const Settings& settings, Group group,
                                                Workload workload);
-std::unique_ptr<Strategy> make_ring_leader(const Settings& settings, Group group);
+MakeStrategy make_allreduce;
+MakeStrategy make_mix;
+MakeStrategy make_single;
+MakeStrategy make_server_strategy;
+MakeStrategy make_ring_leader;
 
 }  // namespace starling

@@ -40,19 +40,30 @@ std::vector<int> powers_of_two(int size) {
 // At which distances on the ring everybody hears others, in each round; nothing if the graph is no
 // ring.
 std::optional<std::vector<std::vector<int>>> ring_distances(const GraphSettings& settings) {
-  const auto& [name, size, passes, arity, file] = settings;
-  if (name == "window") {
-    if (passes < 1) throw Error(fmt::format("a window of {} passes", passes), "take 1 or more");
-    return {{up_to(std::min(passes, size - 1))}};
+  const int size = settings.size, passes = settings.passes;
+  switch (settings.kind) {
+    using enum GraphSettings::Kind;
+    case window:
+      if (passes < 1) throw Error(fmt::format("a window of {} passes", passes), "take 1 or more");
+      return {{up_to(std::min(passes, size - 1))}};
+    case closed_ring:
+      return {{neighbours(size)}};
+    case static_exponential:
+      return {{powers_of_two(size)}};
+    case mesh:
+      return {{up_to(size - 1)}};
+    case exponential: {
+      std::vector<std::vector<int>> one_a_round;
+      for (int distance : powers_of_two(size)) one_a_round.push_back({distance});
+      if (one_a_round.empty()) one_a_round.emplace_back();
+      return one_a_round;
+    }
+    case tree:
+    case star:
+    case file:
+      break;
   }
-  if (name == "closed-ring") return {{neighbours(size)}};
-  if (name == "static-exponential") return {{powers_of_two(size)}};
-  if (name == "mesh") return {{up_to(size - 1)}};
-  if (name != "exponential") return std::nullopt;
-  std::vector<std::vector<int>> one_a_round;
-  for (int distance : powers_of_two(size)) one_a_round.push_back({distance});
-  if (one_a_round.empty()) one_a_round.emplace_back();
-  return one_a_round;
+  return std::nullopt;
 }
 
 Links ring_links(int size, int rank, const std::vector<int>& distances) {
@@ -77,8 +88,13 @@ Links tree_links(int size, int arity, int rank) {
 }
 
 // A star is a tree whose root has all others for children.
+bool is_tree(const GraphSettings& settings) {
+  using enum GraphSettings::Kind;
+  return settings.kind == tree || settings.kind == star;
+}
+
 int arity_of(const GraphSettings& settings) {
-  if (settings.name == "star") return settings.size;
+  if (settings.kind == GraphSettings::Kind::star) return settings.size;
   if (settings.arity < 1) {
     throw Error(fmt::format("a tree of arity {}", settings.arity), "take 1 or more");
   }
@@ -158,22 +174,19 @@ std::vector<Links> links_of(const GraphSettings& settings, int rank) {
     }
     return links;
   }
-  if (settings.name == "tree" || settings.name == "star") {
-    return {tree_links(size, arity_of(settings), rank)};
-  }
-  throw Error(fmt::format("there is no graph '{}'", settings.name),
-              fmt::format("there are {}", kGraphNames));
+  STARLING_CHECK(is_tree(settings), "the links of a graph in a file are not known for one rank");
+  return {tree_links(size, arity_of(settings), rank)};
 }
 
 std::size_t degree_in(const GraphSettings& settings, int rank) {
-  if (settings.name != "tree" && settings.name != "star") return 0;
+  if (!is_tree(settings)) return 0;
   const int arity = arity_of(settings);
   const int children = std::clamp(settings.size - 1 - rank * arity, 0, arity);
   return at(children + (rank > 0 ? 1 : 0));
 }
 
 Graph make_graph(const GraphSettings& settings) {
-  if (settings.name == "file") {
+  if (settings.kind == GraphSettings::Kind::file) {
     if (settings.size < 1) {
       throw Error(fmt::format("a graph of {} workers", settings.size), "it needs at least 1");
     }

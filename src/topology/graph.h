@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
+
+#include "topology/graph_settings.h"
 
 namespace starling {
 
@@ -45,17 +45,6 @@ class Graph {
   Rounds told_;
 };
 
-struct GraphSettings {
-  std::string name = "window";
-  int size = 1;
-  int passes = 1;      // window: how many ring predecessors a worker hears
-  int arity = 2;       // tree: how many children a worker has
-  std::string file{};  // file: where its edges are, see graph_file.h
-};
-
-inline constexpr std::string_view kGraphNames =
-    "window, closed-ring, exponential, static-exponential, tree, star, mesh, file";
-
 //   window              the `passes` ring predecessors (all others if there are fewer)
 //   closed-ring         both ring neighbours
 //   exponential         one peer a round: in round t, the rank 2^(t mod ceil(log2 n)) before
@@ -64,7 +53,7 @@ inline constexpr std::string_view kGraphNames =
 //   star                rank 0 hears everybody, everybody hears rank 0
 //   mesh                everybody hears everybody
 //   file                as the file says; it must connect everybody
-// For any size from 1 on. Throws Error for an unknown name, senseless numbers or a bad file.
+// For any size from 1 on. Throws Error for senseless numbers or a bad file.
 Graph make_graph(const GraphSettings& settings);
 
 // The same for one rank alone, in each round, without looking at the others; for all but a file.

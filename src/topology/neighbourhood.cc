@@ -21,7 +21,7 @@ std::vector<double> weights_of(const Links& links, const DegreeOf& degree_of) {
 }  // namespace
 
 Neighbourhood::Neighbourhood(const GraphSettings& settings, int rank) {
-  if (settings.name == "file") {
+  if (settings.kind == GraphSettings::Kind::file) {
     const Graph graph = make_graph(settings);
     const bool symmetric = graph.symmetric();
     for (std::uint64_t round = 0; round < graph.rounds(); ++round) {

@@ -12,6 +12,7 @@
 #include "job/worker_events.h"
 #include "runtime/patience.h"
 #include "runtime/race.h"
+#include "strategy/registry.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -75,7 +76,7 @@ bool Dist::leads() {
 }
 
 std::vector<Bucket> Dist::make_buckets() {
-  if (settings_.factors) {
+  if (settings_.server.factors) {
     for (const auto& [parameter, trace] : model_.model().dense) trace->enabled = true;
   }
   std::vector<Range> parameters;
@@ -108,7 +109,7 @@ void Dist::gradient_ready(std::size_t parameter) {
 
 void Dist::collect(Bucket& bucket) {
   model_.reclaim_gradients(bucket.parameters);
-  if (!settings_.factors) return;  // else it is one parameter, perhaps the matrix of a dense layer
+  if (!settings_.server.factors) return;  // else it is one parameter, perhaps the matrix of a dense layer
   for (const auto& [parameter, trace] : model_.model().dense) {
     if (parameter == bucket.parameters.begin) bucket.factors = trace->factors();
   }

@@ -79,13 +79,13 @@ Shards by_dirichlet(std::span<const std::uint8_t> labels, std::span<const std::i
 
 }  // namespace
 
-Shards share_out(std::span<const std::uint8_t> labels, int workers, const std::string& how,
+Shards share_out(std::span<const std::uint8_t> labels, int workers, TrainSettings::Shards how,
                  double alpha, std::uint64_t seed) {
   Random random{seed, 0x5a4d};
   const std::vector<std::int64_t> order = sorted_by_label(labels, random);
   const auto count = static_cast<std::size_t>(workers);
-  if (how == "label") return by_label(order, count, random);
-  STARLING_CHECK(how == "dirichlet", "'{}' was not checked", how);
+  STARLING_CHECK(how != TrainSettings::Shards::even, "even shares are dealt out anew");
+  if (how == TrainSettings::Shards::label) return by_label(order, count, random);
   return by_dirichlet(labels, order, count, alpha, random);
 }
 

@@ -4,8 +4,9 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
+
+#include "strategy/train_settings.h"
 
 namespace starling {
 
@@ -15,7 +16,7 @@ using Shards = std::vector<std::vector<std::int64_t>>;  // each worker's samples
 //              the smaller alpha, the more a worker has of some labels and the less of others
 //   label      sorted by label and cut into two pieces a worker, dealt out by the seed
 // Every sample belongs to exactly one worker; the same seed gives the same shards everywhere.
-Shards share_out(std::span<const std::uint8_t> labels, int workers, const std::string& how,
+Shards share_out(std::span<const std::uint8_t> labels, int workers, TrainSettings::Shards how,
                  double alpha, std::uint64_t seed);
 
 }  // namespace starling

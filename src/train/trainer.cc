@@ -15,6 +15,7 @@
 #include "job/worker_events.h"
 #include "math/vector_math.h"
 #include "strategy/dealer.h"
+#include "strategy/registry.h"
 #include "strategy/server_plan.h"
 #include "train/batches.h"
 #include "train/dist.h"
@@ -31,11 +32,11 @@ using nlohmann::json;
 double seconds(Time time) { return std::chrono::duration<double>(time).count(); }
 
 Digits load_digits(const Settings& settings) {
-  const auto limit = static_cast<std::size_t>(settings.samples);
-  if (settings.data == "synthetic") {
+  const auto limit = static_cast<std::size_t>(settings.train.samples);
+  if (settings.train.data == TrainSettings::Data::synthetic) {
     return synthetic_digits(limit > 0 ? limit : 10'000, 2'000, 1);
   }
-  Digits digits = load_mnist(settings.data_folder);
+  Digits digits = load_mnist(settings.train.data_folder);
   if (limit > 0 && limit < digits.train.count) {
     digits.train.count = limit;
     digits.train.labels.resize(limit);
@@ -47,21 +48,22 @@ Digits load_digits(const Settings& settings) {
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings,
                                                         torch::Tensor parameter) {
   std::vector<torch::Tensor> parameters{std::move(parameter)};
-  if (settings.optimizer == "adam") {
-    return std::make_unique<torch::optim::Adam>(
-        parameters, torch::optim::AdamOptions(settings.lr).weight_decay(settings.weight_decay));
+  if (settings.optimizer.kind == OptimizerSettings::Kind::adam) {
+    return std::make_unique<torch::optim::Adam>(parameters,
+                                                torch::optim::AdamOptions(settings.optimizer.lr)
+                                                    .weight_decay(settings.optimizer.weight_decay));
   }
-  if (settings.optimizer == "adagrad") {
-    return std::make_unique<torch::optim::Adagrad>(parameters,
-                                                   torch::optim::AdagradOptions(settings.lr)
-                                                       .initial_accumulator_value(kAdagradStart)
-                                                       .weight_decay(settings.weight_decay));
+  if (settings.optimizer.kind == OptimizerSettings::Kind::adagrad) {
+    return std::make_unique<torch::optim::Adagrad>(
+        parameters, torch::optim::AdagradOptions(settings.optimizer.lr)
+                        .initial_accumulator_value(kAdagradStart)
+                        .weight_decay(settings.optimizer.weight_decay));
   }
-  return std::make_unique<torch::optim::SGD>(parameters,
-                                             torch::optim::SGDOptions(settings.lr)
-                                                 .momentum(settings.momentum)
-                                                 .nesterov(settings.optimizer == "nesterov")
-                                                 .weight_decay(settings.weight_decay));
+  return std::make_unique<torch::optim::SGD>(
+      parameters, torch::optim::SGDOptions(settings.optimizer.lr)
+                      .momentum(settings.optimizer.momentum)
+                      .nesterov(settings.optimizer.kind == OptimizerSettings::Kind::nesterov)
+                      .weight_decay(settings.optimizer.weight_decay));
 }
 
 std::uint64_t exchanged_bytes(const Ledger& ledger) {
@@ -121,9 +123,9 @@ json as_json(const MixReport& report) {
 }
 
 Shards shards_for(const Settings& settings, const Images& train) {
-  if (settings.shards == "even") return {};
-  return share_out(train.labels(), settings.workers, settings.shards, settings.shard_alpha,
-                   static_cast<std::uint64_t>(settings.seed));
+  if (settings.train.shards == TrainSettings::Shards::even) return {};
+  return share_out(train.labels(), settings.workers, settings.train.shards,
+                   settings.train.shard_alpha, static_cast<std::uint64_t>(settings.seed));
 }
 
 class Trainer {
@@ -134,10 +136,10 @@ class Trainer {
         digits_(load_digits(settings)),
         train_(std::move(digits_.train)),
         test_(std::move(digits_.test)),
-        batches_(train_.count(), settings.workers, settings.batch,
+        batches_(train_.count(), settings.workers, settings.train.batch,
                  static_cast<std::uint64_t>(settings.seed), shards_for(settings, train_)),
         steps_(static_cast<std::uint64_t>(
-            std::llround(settings.epochs * static_cast<double>(batches_.steps_per_epoch())))),
+            std::llround(settings.train.epochs * static_cast<double>(batches_.steps_per_epoch())))),
         dist_(seeded_model(settings, job), settings, job, workload(job.rank)),
         dealer_(make_dealer(settings, dist_.comm(), workload(job.rank), dist_.strategy())),
         optimizer_(make_optimizer(settings, dist_.model().flat_parameter())),
@@ -146,9 +148,9 @@ class Trainer {
   void run(const std::filesystem::path& run_folder) {
     start_ = dist_.loop().now();
     sent_at_start_ = exchanged_bytes(dist_.comm().ledger());
-    const std::optional<double> target = target_accuracy(settings_);
-    const auto every = static_cast<std::uint64_t>(
-        std::ceil(settings_.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
+    const std::optional<double> target = target_accuracy(settings_.train);
+    const auto every = static_cast<std::uint64_t>(std::ceil(
+        settings_.train.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
     std::uint64_t evaluated = 0;  // how often it was due
     while (const std::optional<std::uint64_t> batch = next_batch()) {
       const std::uint64_t step = *batch / workers();
@@ -179,7 +181,7 @@ class Trainer {
         std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / job.local_size));
     const auto seed = static_cast<std::uint64_t>(settings.seed) * 10'000;
     torch::manual_seed(seed);
-    Model model = make_model(settings.model);
+    Model model = make_model(settings.train.model);
     torch::manual_seed(seed + static_cast<std::uint64_t>(job.rank));
     return model;
   }
@@ -403,10 +405,10 @@ class Trainer {
     std::uint64_t samples = 0;
     for (const WorkerResult& worker : workers) samples += worker.samples;
     json result = {{"event", "result"},
-                   {"strategy", settings_.strategy},
+                   {"strategy", name_of(settings_.strategy)},
                    {"workers", settings_.workers},
-                   {"model", settings_.model},
-                   {"data", settings_.data},
+                   {"model", settings_.train.model},
+                   {"data", name_of(settings_.train.data)},
                    {"parameters", dist_.model().replica().gradients.size()},
                    {"accuracy", accuracy_},
                    {"loss", loss_},
@@ -457,8 +459,9 @@ class Trainer {
     };
     for (const Model::Named& parameter : dist_.model().model().parameters) add(parameter);
     for (const Model::Named& buffer : dist_.model().model().buffers) add(buffer);
-    write_safetensors(file, tensors,
-                      {{"model", settings_.model}, {"strategy", settings_.strategy}});
+    write_safetensors(
+        file, tensors,
+        {{"model", settings_.train.model}, {"strategy", std::string(name_of(settings_.strategy))}});
   }
 
   Settings settings_;

@@ -30,22 +30,22 @@ TEST(SettingsFlags, OverruleTheFileWhichOverrulesTheSystem) {
   std::ofstream(file) << "period = 7\nouter_lr = 0.25\n";
 
   const Settings system = settings_of("--system diloco");
-  EXPECT_EQ(system.mixing, "outer");
-  EXPECT_EQ(system.period, 16);
-  EXPECT_EQ(system.outer_lr, 0.7);
-  EXPECT_EQ(settings_of("--system diloco --period 3").period, 3);
+  EXPECT_EQ(system.mix.rule, MixingSettings::Rule::outer);
+  EXPECT_EQ(system.schedule.period, 16);
+  EXPECT_EQ(system.mix.outer_lr, 0.7);
+  EXPECT_EQ(settings_of("--system diloco --period 3").schedule.period, 3);
 
   const Settings all = settings_of("--period 3 --settings " + file + " --system diloco");
-  EXPECT_EQ(all.mixing, "outer") << "nobody but the system says so";
-  EXPECT_EQ(all.outer_lr, 0.25) << "the file's";
-  EXPECT_EQ(all.period, 3) << "the flag's";
+  EXPECT_EQ(all.mix.rule, MixingSettings::Rule::outer) << "nobody but the system says so";
+  EXPECT_EQ(all.mix.outer_lr, 0.25) << "the file's";
+  EXPECT_EQ(all.schedule.period, 3) << "the flag's";
 }
 
 TEST(SettingsFlags, TakeNumbersUpToBothEndsOfTheirRange) {
   EXPECT_EQ(settings_of("--workers 1").workers, 1);
   EXPECT_EQ(settings_of("--workers 4096").workers, 4096);
-  EXPECT_EQ(settings_of("--alpha 0.5").alpha, 0.5);
-  EXPECT_EQ(settings_of("--beta 0").beta, 0);
+  EXPECT_EQ(settings_of("--alpha 0.5").mix.alpha, 0.5);
+  EXPECT_EQ(settings_of("--beta 0").mix.beta, 0);
   for (const char* flags : {"--workers 0", "--workers 4097", "--workers 99999999999"}) {
     EXPECT_EQ(refusal_of(flags),
               flags + std::string(" cannot be; it takes a whole number from 1 to 4096"));
@@ -67,13 +67,13 @@ TEST(SettingsFlags, TakeNothingButANumberWhereOneIsDue) {
 }
 
 TEST(SettingsFlags, SwitchOnAndOff) {
-  EXPECT_FALSE(settings_of("").overlap);
-  EXPECT_TRUE(settings_of("--overlap").overlap);
-  EXPECT_TRUE(settings_of("--overlap=true").overlap);
-  EXPECT_FALSE(settings_of("--overlap=false").overlap);
+  EXPECT_FALSE(settings_of("").schedule.overlap);
+  EXPECT_TRUE(settings_of("--overlap").schedule.overlap);
+  EXPECT_TRUE(settings_of("--overlap=true").schedule.overlap);
+  EXPECT_FALSE(settings_of("--overlap=false").schedule.overlap);
   EXPECT_EQ(refusal_of("--overlap=maybe"), "--overlap maybe cannot be; it is true or false");
-  ASSERT_TRUE(settings_of("--system deeplearning4j").codec_adaptive);
-  EXPECT_FALSE(settings_of("--system deeplearning4j --codec-adaptive=false").codec_adaptive);
+  ASSERT_TRUE(settings_of("--system deeplearning4j").mix.codec.adaptive);
+  EXPECT_FALSE(settings_of("--system deeplearning4j --codec-adaptive=false").mix.codec.adaptive);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 MeasuredGrid two_rows(const MeasureOptions& options) {
   Table table({"who", "time"});
   table.add({"hare", "1 s"});
-  table.add({"tortoise", options.settings_over({}).strategy});
+  table.add({"tortoise", std::string(name_of(options.settings_over({}).strategy))});
   return {.table = table,
           .rows = {{{"who", "hare"}}, {{"who", "tortoise"}}},
           .headline = "a race",
@@ -35,12 +35,12 @@ TEST(Grids, LeaveTheirTableInThreeForms) {
   options.folder = folder;
   options.progress = &progress;
   options.settings_over = [](Settings settings) {
-    settings.strategy = "asked for";
+    settings.strategy = StrategyKind::single;
     return settings;
   };
   const MeasuredGrid measured = measure_and_save(kRace, options);
   EXPECT_EQ(file_text(folder / "table.md"), measured.markdown());
-  EXPECT_EQ(file_text(folder / "table.csv"), "who,time\nhare,1 s\ntortoise,asked for\n");
+  EXPECT_EQ(file_text(folder / "table.csv"), "who,time\nhare,1 s\ntortoise,single\n");
   EXPECT_EQ(nlohmann::json::parse(file_text(folder / "table.json")), measured.rows);
   EXPECT_FALSE(fs::exists(folder / "plot.svg")) << "there was nothing to draw";
   EXPECT_FALSE(fs::exists(folder / "report")) << "nothing was trained";

@@ -14,9 +14,9 @@ constexpr int kSizes[] = {1, 2, 3, 5, 8, 13};
 // in a mesh, the mean of all is taken at once.
 Matrix matrix_of(const MixingSettings& settings, std::uint64_t round) {
   const Graph graph = make_graph(settings.graph);
-  if (settings.rule == "push-sum") return push_matrix(graph, round);
+  if (settings.rule == MixingSettings::Rule::push_sum) return push_matrix(graph, round);
   const std::size_t n = index(graph.size());
-  if (settings.graph.name == "star" && settings.step == 0.5) {
+  if (settings.graph.kind == GraphSettings::Kind::star && settings.step == 0.5) {
     return Matrix(n, std::vector<double>(n, 1 / static_cast<double>(n)));
   }
   Matrix matrix = graph.symmetric() ? metropolis_matrix(graph, round) : mean_matrix(graph, round);
@@ -182,7 +182,7 @@ TEST(PushSum, FindsTheMeanWhereMeansDoNot) {
 
 MixingSettings coded(const std::string& graph, int size, const std::string& codec, double step) {
   MixingSettings settings = mixing_of("mean", graph, size);
-  settings.codec.name = codec;
+  settings.codec.kind = named<CodecSettings::Kind>(codec);
   settings.codec.share = 0.1;
   settings.codec.threshold = 0.02;
   settings.step = step;
@@ -261,7 +261,7 @@ Task<> send_too_much(Comm& comm, std::size_t size) {
 
 TEST(CodedMeans, RefuseACodeThatIsTooLongBeforeItComes) {
   MixingSettings settings = mixing_of("mean", "mesh", 2);
-  settings.codec.name = "top-k";
+  settings.codec.kind = CodecSettings::Kind::top_k;
   settings.codec.share = 0.1;
   Cluster cluster(2);
   const auto rule = make_mixing(settings, cluster.comm(0), 1);

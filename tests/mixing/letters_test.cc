@@ -202,7 +202,7 @@ TEST(SumWeight, NeverSendsAModelThatCountsForNothing) {
 TEST(Updates, WhatOneHasChangedOthersAdd) {
   for (const char* codec : {"raw", "half", "top-k", "threshold"}) {
     MixingSettings settings = mixing_of("updates", "mesh", 3);
-    settings.codec.name = codec;
+    settings.codec.kind = named<CodecSettings::Kind>(codec);
     settings.codec.share = 0.1;
     settings.codec.threshold = 0.0625;
     Mixers mixers(settings, 40);  // away from zero already: that is everybody's first change
@@ -236,7 +236,7 @@ TEST(Updates, WhatOneHasChangedOthersAdd) {
 // A worker's own change is in its weights in full; others know of all but the residual.
 TEST(Updates, WhatIsSentAndWhatIsLeftAreTheChange) {
   MixingSettings settings = mixing_of("updates", "mesh", 2);
-  settings.codec.name = "threshold";
+  settings.codec.kind = CodecSettings::Kind::threshold;
   settings.codec.threshold = 0.5;
   Mixers mixers(settings, 4);
   mixers.weights = {{0.625f, -0.75f, 0.25f, 2.0f}, Floats(4)};
@@ -258,7 +258,7 @@ TEST(Updates, WhatIsSentAndWhatIsLeftAreTheChange) {
 
 TEST(Updates, SmallChangesOfLargeWeightsAddUpInTheResidual) {
   MixingSettings settings = mixing_of("updates", "mesh", 2);
-  settings.codec.name = "threshold";
+  settings.codec.kind = CodecSettings::Kind::threshold;
   settings.codec.threshold = 0.0009765625;  // 2^-10
   Mixers mixers(settings, 1);
   mixers.weights = {{0}, {0}};

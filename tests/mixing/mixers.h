@@ -83,10 +83,10 @@ inline std::string graph_file(int size, bool directed) {
 
 inline MixingSettings mixing_of(const std::string& rule, const std::string& graph, int size) {
   MixingSettings settings;
-  settings.rule = rule;
-  settings.graph.name = graph == "directed-file" ? "file" : graph;
+  settings.rule = named<MixingSettings::Rule>(rule);
+  settings.graph.kind = named<GraphSettings::Kind>(graph == "directed-file" ? "file" : graph);
   settings.graph.size = size;
-  if (settings.graph.name == "file") {
+  if (settings.graph.kind == GraphSettings::Kind::file) {
     settings.graph.file = graph_file(size, graph == "directed-file");
   }
   return settings;
@@ -290,7 +290,7 @@ class TrainingRun {
       }
       if (training_.on_step) training_.on_step(rank, step);
       Task<bool> taken = stepper.take([&] {
-        const auto lr = static_cast<float>(settings.lr);
+        const auto lr = static_cast<float>(settings.optimizer.lr);
         for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= lr * gradients[i];
       });
       co_await taken;

@@ -18,10 +18,11 @@ Settings system_settings(const std::string& name, int workers) {
   Settings settings;
   read_settings(find_system(name).toml, name, settings);
   settings.workers = workers;
-  settings.optimizer = "sgd";
-  settings.momentum = 0;
+  settings.optimizer.kind = OptimizerSettings::Kind::sgd;
+  settings.optimizer.momentum = 0;
   // Everybody takes everybody's steps there.
-  settings.lr = settings.mixing == "updates" ? kRate / workers : kRate;
+  settings.optimizer.lr =
+      settings.mix.rule == MixingSettings::Rule::updates ? kRate / workers : kRate;
   return settings;
 }
 
@@ -52,7 +53,7 @@ TEST_P(DecentralSystem, FindsWhatIsBestForAllThoughEachWantsSomethingElse) {
     for (int seed : {1, 2}) {
       Training training{system_settings(GetParam().system, workers)};
       training.settings.seed = seed;
-      if (training.settings.mixing == "updates") training.elements = 500;
+      if (training.settings.mix.rule == MixingSettings::Rule::updates) training.elements = 500;
       const Trained trained = train(training);
       expect_all_well(trained.errors);
       const double scale = spread_of_centres(training);
@@ -111,14 +112,15 @@ double distance_to_target(const std::vector<float>& weights) {
 class Faults : public testing::TestWithParam<std::string> {
  protected:
   Faults() : settings(system_settings(GetParam(), 4)) {}
-  bool waits() const { return settings.schedule == "sync"; }
-  bool has_master() const { return settings.graph == "star"; }
+  bool waits() const { return settings.schedule.kind == ScheduleSettings::Kind::sync; }
+  bool has_master() const { return settings.mix.graph.kind == GraphSettings::Kind::star; }
   Settings settings;
 };
 
 TEST_P(Faults, ASlowWorkerSlowsOnlyThoseWhoWaitForIt) {
   SimulatedTraining training = simulated(GetParam());
-  if (training.settings.schedule == "bounded") training.batches = 200;  // within the bound
+  if (training.settings.schedule.kind == ScheduleSettings::Kind::bounded)
+    training.batches = 200;  // within the bound
   const SimulatedResult alike = simulate(training);
   training.settings.slow = "3:5";
   const SimulatedResult slowed = simulate(training);
@@ -126,7 +128,7 @@ TEST_P(Faults, ASlowWorkerSlowsOnlyThoseWhoWaitForIt) {
   const double kept = slowed.batches_per_second() / alike.batches_per_second();
   if (waits()) {
     // FedAvg does not always draw the slow one.
-    EXPECT_LT(kept, settings.client_share < 1 ? 0.5 : 0.35);
+    EXPECT_LT(kept, settings.mix.client_share < 1 ? 0.5 : 0.35);
   } else {
     EXPECT_GE(kept, 0.7);
     EXPECT_GE(slowed.all_batches(), training.batches);

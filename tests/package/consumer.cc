@@ -2,4 +2,4 @@
 
 #include "strategy/settings.h"
 
-int main() { std::puts(starling::Settings{}.strategy.c_str()); }
+int main() { std::puts(starling::write_settings({}).c_str()); }

@@ -17,10 +17,10 @@ using namespace std::chrono_literals;
 
 SimulatedTraining training_of(const std::string& strategy, int workers) {
   SimulatedTraining training;
-  training.settings.strategy = strategy;
+  training.settings.strategy = named<StrategyKind>(strategy);
   training.settings.workers = workers;
-  training.settings.lr = 0.1;
-  training.settings.momentum = 0;
+  training.settings.optimizer.lr = 0.1;
+  training.settings.optimizer.momentum = 0;
   training.elements = 10;
   training.batches = 20 * static_cast<std::uint64_t>(workers);
   training.batches_per_epoch = training.batches;
@@ -105,7 +105,7 @@ TEST(SimulatedTraining, TakesTheTimeOfItsSteps) {
 
 TEST(SimulatedTraining, ASlowWorkerDoesLessWhereNobodyWaits) {
   SimulatedTraining training = training_of("server", 3);
-  training.settings.gate = "async";
+  training.settings.server.gate.kind = GateSettings::Kind::async;
   training.settings.slow = "1:4";
   training.batches = 300;
   const SimulatedResult result = simulate_well(training);
@@ -119,8 +119,8 @@ TEST(SimulatedTraining, ASlowWorkerDoesLessWhereNobodyWaits) {
 // other way around.
 TEST(SimulatedTraining, CountsTheBytesOfWorkersAndServersBothWays) {
   SimulatedTraining training = training_of("server", 2);
-  training.settings.gate = "async";
-  training.settings.fetch_every = 10;
+  training.settings.server.gate.kind = GateSettings::Kind::async;
+  training.settings.server.fetch_every = 10;
   training.elements = 10'000;
   const SimulatedResult result = simulate_well(training);
   ASSERT_EQ(result.wire_bytes_sent.size(), 3u);
@@ -149,7 +149,7 @@ TEST(SimulatedTraining, ReportsTheMixingOfAllWorkers) {
 TEST(SimulatedTraining, RefusesSettingsThatCannotBeRun) {
   EXPECT_THROW(simulate(training_of("magic", 2)), Error);
   SimulatedTraining training = training_of("allreduce", 2);
-  training.settings.codec = "half";
+  training.settings.mix.codec.kind = CodecSettings::Kind::half;
   EXPECT_THROW(simulate(training), Error);
 }
 

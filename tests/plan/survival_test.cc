@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/simulated_training.h"
+#include "strategy/registry.h"
 #include "strategy/server_plan.h"
 #include "strategy/systems.h"
 
@@ -31,7 +32,8 @@ SimulatedTraining training_with(const std::string& system, int workers) {
 }
 
 bool has_master(const Settings& settings) {
-  return settings.strategy == "mix" && settings.graph == "star";
+  return settings.strategy == StrategyKind::mix &&
+         settings.mix.graph.kind == GraphSettings::Kind::star;
 }
 
 std::string what(const std::exception_ptr& error) {
@@ -66,7 +68,8 @@ class EarlyEnd : public testing::TestWithParam<std::string> {
   template <class Check>
   void for_each_end(Check check) {
     for (int workers : {2, 3, 4, 5}) {
-      if (workers % std::max(1, training_with(GetParam(), workers).settings.group) != 0) continue;
+      if (workers % std::max(1, training_with(GetParam(), workers).settings.server.group) != 0)
+        continue;
       for (int gone = 0; gone < workers; ++gone) {
         for (const Time when : {Time(4ms), Time(57ms), Time(143ms)}) {
           for (const bool by_error : {false, true}) {
@@ -114,7 +117,8 @@ class Pause : public testing::TestWithParam<std::string> {};
 
 TEST_P(Pause, OfAWorkerIsWaitedFor) {
   for (int workers : {2, 3, 4, 5}) {
-    if (workers % std::max(1, training_with(GetParam(), workers).settings.group) != 0) continue;
+    if (workers % std::max(1, training_with(GetParam(), workers).settings.server.group) != 0)
+      continue;
     for (int rank = 0; rank < workers; ++rank) {
       for (const Time when : {Time(4ms), Time(57ms), Time(143ms)}) {
         SimulatedTraining training = training_with(GetParam(), workers);
@@ -149,7 +153,8 @@ class Split : public testing::TestWithParam<std::string> {
       }
       EXPECT_LE(well.size(), 1u) << "both sides went on";
       // A side that needs a master or servers which are on the other one ends, however large it is.
-      if (training.settings.strategy == "server" || has_master(training.settings)) continue;
+      if (training.settings.strategy == StrategyKind::server || has_master(training.settings))
+        continue;
       EXPECT_EQ(well.size(), 1u) << "nobody went on";
     }
   }

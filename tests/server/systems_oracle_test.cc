@@ -18,11 +18,11 @@ using namespace std::chrono_literals;
 
 Settings server_settings(int workers, const std::string& gate) {
   Settings settings;
-  settings.strategy = "server";
+  settings.strategy = StrategyKind::server;
   settings.workers = workers;
-  settings.gate = gate;
-  settings.lr = 0.1;
-  settings.momentum = 0;
+  settings.server.gate.kind = named<GateSettings::Kind>(gate);
+  settings.optimizer.lr = 0.1;
+  settings.optimizer.momentum = 0;
   return settings;
 }
 
@@ -56,8 +56,8 @@ std::vector<float> plain_sgd(const SimulatedTraining& training) {
                 static_cast<double>(simulated_noise(training, batch, i));
       }
       mean /= static_cast<double>(workers);
-      velocity[i] = settings.momentum * velocity[i] + mean;
-      weights[i] -= settings.lr * velocity[i];
+      velocity[i] = settings.optimizer.momentum * velocity[i] + mean;
+      weights[i] -= settings.optimizer.lr * velocity[i];
     }
   }
   return {weights.begin(), weights.end()};
@@ -95,10 +95,10 @@ TEST(Bsp, IsPlainSgdForAnyNumberOfWorkersServersAndBuckets) {
                      << workers << " workers, " << topology.servers << " " << topology.placement
                      << ", group " << topology.group << ", " << elements << " elements");
         Settings settings = server_settings(workers, "bsp");
-        settings.servers = topology.servers;
-        settings.placement = topology.placement;
-        settings.group = topology.group;
-        settings.momentum = 0.5;
+        settings.server.servers = topology.servers;
+        settings.server.placement = named<ServerSettings::Placement>(topology.placement);
+        settings.server.group = topology.group;
+        settings.optimizer.momentum = 0.5;
         SimulatedTraining training = training_of(settings, static_cast<std::uint64_t>(workers));
         training.elements = elements;
         training.buckets = elements > 100 ? 3 : 1;
@@ -119,8 +119,8 @@ TEST(Bsp, IsPlainSgdInGroupsOfAnySize) {
       SCOPED_TRACE(testing::Message()
                    << workers << " in groups of " << group << ", " << servers << " servers");
       Settings settings = server_settings(workers, "bsp");
-      settings.servers = servers;
-      settings.group = group;
+      settings.server.servers = servers;
+      settings.server.group = group;
       SimulatedTraining training = training_of(settings);
       training.buckets = 3;
       const SimulatedResult result = simulate(training);
@@ -138,7 +138,7 @@ TEST(Bsp, IsPlainSgdOnAModelOfManyBlocks) {
     for (int buckets : {1, 2}) {
       SCOPED_TRACE(testing::Message() << servers << " servers, " << buckets << " buckets");
       Settings settings = server_settings(3, "bsp");
-      settings.servers = servers;
+      settings.server.servers = servers;
       SimulatedTraining training = training_of(settings);
       training.elements = 19 * kLargestBlockElements + 1;
       training.buckets = buckets;
@@ -178,8 +178,8 @@ TEST(Ssp, WithBoundZeroEqualsBspBitForBit) {
         Settings bsp = server_settings(workers, "bsp");
         bsp.slow = slow;
         Settings ssp = bsp;
-        ssp.gate = "ssp";
-        ssp.delay_bound = 0;
+        ssp.server.gate.kind = GateSettings::Kind::ssp;
+        ssp.server.gate.delay_bound = 0;
         SimulatedTraining training = training_of(bsp, seed);
         const SimulatedResult expected = simulate(training);
         training.settings = ssp;
@@ -198,8 +198,8 @@ TEST(Ssp, WithoutBoundEqualsAsync) {
     for (std::uint64_t seed : {1, 2, 3}) {
       SimulatedTraining training = training_of(server_settings(workers, "async"), seed);
       const SimulatedResult expected = simulate(training);
-      training.settings.gate = "ssp";
-      training.settings.delay_bound = 1'000'000'000;
+      training.settings.server.gate.kind = GateSettings::Kind::ssp;
+      training.settings.server.gate.delay_bound = 1'000'000'000;
       const SimulatedResult result = simulate(training);
       expect_all_well(result);
       EXPECT_EQ(result.weights, expected.weights);
@@ -211,7 +211,7 @@ TEST(Ssp, WithoutBoundEqualsAsync) {
 TEST(Ssp, NobodyIsEverFurtherAheadThanTheBound) {
   for (int bound : {1, 2, 5}) {
     Settings settings = server_settings(4, "ssp");
-    settings.delay_bound = bound;
+    settings.server.gate.delay_bound = bound;
     settings.slow = "2:7";
     SimulatedTraining training = training_of(settings);
     std::uint64_t furthest = 0;
@@ -241,16 +241,18 @@ struct Replay {
       const std::vector<float>& then = versions[push.version];
       for (std::size_t i = 0; i < mean.size(); ++i) {
         float g = then[i] - simulated_target(i) + simulated_noise(training, batch, i);
-        if (training.settings.staleness == "compensate") {
-          const auto lambda = static_cast<float>(training.settings.compensation);
+        if (training.settings.server.staleness.kind == StalenessRule::Kind::compensate) {
+          const auto lambda = static_cast<float>(training.settings.server.staleness.lambda);
           g = g + lambda * g * g * (versions.back()[i] - then[i]);
         }
         mean[i] += g;
       }
     }
     const double delay = static_cast<double>(block.version() - 1 - pushes[0].version);
-    const double factor = training.settings.staleness == "scale" ? 1 / std::max(1.0, delay) : 1;
-    const auto lr = static_cast<float>(training.settings.lr * factor);
+    const double factor = training.settings.server.staleness.kind == StalenessRule::Kind::scale
+                              ? 1 / std::max(1.0, delay)
+                              : 1;
+    const auto lr = static_cast<float>(training.settings.optimizer.lr * factor);
     std::vector<float> weights = versions.back();
     for (std::size_t i = 0; i < mean.size(); ++i) {
       if (pushes.size() > 1) mean[i] *= 1.0f / static_cast<float>(pushes.size());
@@ -285,9 +287,10 @@ TEST(Async, IsEveryGradientInTheOrderOfItsArrivalOnTheWeightsItWasComputedOn) {
       for (std::uint64_t seed : {1, 2}) {
         SCOPED_TRACE(testing::Message() << workers << " " << staleness << " " << seed);
         Settings settings = server_settings(workers, "async");
-        settings.staleness = staleness;
-        if (settings.staleness == "compensate") settings.compensation = 0.3;
-        settings.lr = 0.05;
+        settings.server.staleness.kind = named<StalenessRule::Kind>(staleness);
+        if (settings.server.staleness.kind == StalenessRule::Kind::compensate)
+          settings.server.staleness.lambda = 0.3;
+        settings.optimizer.lr = 0.05;
         if (workers > 1) settings.slow = "1:3";
         expect_replayable(training_of(settings, seed));
       }
@@ -300,7 +303,7 @@ TEST(Quorum, IsTheMeanOfTheFirstOnTheNewestWeights) {
     for (int quorum : {1, 2, workers}) {
       SCOPED_TRACE(testing::Message() << quorum << " of " << workers);
       Settings settings = server_settings(workers, "quorum");
-      settings.quorum = quorum;
+      settings.server.gate.quorum = quorum;
       settings.slow = "0:4";
       SimulatedTraining training = training_of(settings);
       std::uint64_t short_rounds = 0, rounds = 0;
@@ -324,8 +327,8 @@ TEST(Quorum, IsTheMeanOfTheFirstOnTheNewestWeights) {
 TEST(ValueBound, NoUpdateMovesAWeightTooFarFromWhatAWorkerComputesOn) {
   for (double bound : {0.02, 0.05, 0.2}) {
     Settings settings = server_settings(4, "value");
-    settings.value_bound = bound;
-    settings.lr = 0.02;
+    settings.server.gate.value_bound = bound;
+    settings.optimizer.lr = 0.02;
     settings.slow = "3:5";
     SimulatedTraining training = training_of(settings);
     double furthest = 0;
@@ -347,7 +350,7 @@ TEST(ValueBound, NoUpdateMovesAWeightTooFarFromWhatAWorkerComputesOn) {
 
 TEST(ValueBound, ABoundSmallerThanAnyUpdateStillMakesProgress) {
   Settings settings = server_settings(4, "value");
-  settings.value_bound = 1e-9;
+  settings.server.gate.value_bound = 1e-9;
   const SimulatedResult result = simulate(training_of(settings));
   expect_all_well(result);
   EXPECT_EQ(result.server->applied(), 160u);
@@ -356,7 +359,7 @@ TEST(ValueBound, ABoundSmallerThanAnyUpdateStillMakesProgress) {
 TEST(EarlyEpochEnd, AnEpochEndsOnceTheShareIsDone) {
   for (double share : {0.5, 0.75, 1.0}) {
     Settings settings = server_settings(4, "epoch");
-    settings.epoch_share = share;
+    settings.server.gate.epoch_share = share;
     settings.slow = "1:10";
     SimulatedTraining training = training_of(settings);
     training.batches_per_epoch = 400;
@@ -390,10 +393,10 @@ TEST(Clerk, TheWholeWorkIsDoneOnceWhoeverIsFree) {
 TEST(Downpour, PushesSumsAndFetchesSeldom) {
   for (int workers : {1, 3, 4}) {
     Settings settings = server_settings(workers, "async");
-    settings.push_every = 3;
-    settings.fetch_every = 5;
-    settings.optimizer = "adagrad";
-    settings.lr = 0.2;
+    settings.server.push_every = 3;
+    settings.server.fetch_every = 5;
+    settings.optimizer.kind = OptimizerSettings::Kind::adagrad;
+    settings.optimizer.lr = 0.2;
     SimulatedTraining training = training_of(settings);
     training.noise = 0.1;
     training.batches = 300 * static_cast<std::uint64_t>(workers);
@@ -411,8 +414,8 @@ TEST(Lag, EveryGradientNamesTheWeightsItWasComputedOn) {
     for (int lag : {1, 2, 3}) {
       SCOPED_TRACE(testing::Message() << workers << " workers, lag " << lag);
       Settings settings = server_settings(workers, "async");
-      settings.lag = lag;
-      settings.lr = 0.02;
+      settings.server.lag = lag;
+      settings.optimizer.lr = 0.02;
       settings.slow = "1:3";
       expect_replayable(training_of(settings));
     }
@@ -421,14 +424,14 @@ TEST(Lag, EveryGradientNamesTheWeightsItWasComputedOn) {
 
 TEST(Lag, ConvergesAndOverlapsTheNetworkWithComputing) {
   Settings settings = server_settings(2, "async");
-  settings.lr = 0.05;
+  settings.optimizer.lr = 0.05;
   SimulatedTraining training = training_of(settings);
   training.elements = 25'000;  // 100 KB: about as long to move as to compute on
   training.network.standard = {4e7, 100us};
   training.noise = 0;
   training.batches = 800;
   const SimulatedResult waiting = simulate(training);
-  training.settings.lag = 1;
+  training.settings.server.lag = 1;
   const SimulatedResult going_on = simulate(training);
   expect_all_well(going_on);
   EXPECT_LT(distance_to_target(going_on.weights[0]), 0.01);
@@ -437,14 +440,14 @@ TEST(Lag, ConvergesAndOverlapsTheNetworkWithComputing) {
 
 TEST(Eager, KeepsTheContractOfTheDelayBoundAndAsksLess) {
   Settings settings = server_settings(4, "ssp");
-  settings.delay_bound = 3;
-  settings.lr = 0.02;
+  settings.server.gate.delay_bound = 3;
+  settings.optimizer.lr = 0.02;
   SimulatedTraining training = training_of(settings);
   training.elements = 1000;
   training.noise = 0.1;
   training.batches = 1600;
   const SimulatedResult asking = simulate(training);
-  training.settings.eager = true;
+  training.settings.server.eager = true;
   std::uint64_t furthest = 0;
   training.on_update = [&](int, const Block& block, std::span<const Push>) {
     for (int worker = 0; worker < block.workers(); ++worker) {
@@ -464,8 +467,8 @@ TEST(Eager, KeepsTheContractOfTheDelayBoundAndAsksLess) {
 // Pushes and pulls that go apart, and blocks of equal size that take each other's memory.
 TEST(Eager, EachBlockGetsItsOwnWeightsWhateverMemoryTheyTravelIn) {
   Settings settings = server_settings(2, "ssp");
-  settings.delay_bound = 1;
-  settings.eager = true;
+  settings.server.gate.delay_bound = 1;
+  settings.server.eager = true;
   SimulatedTraining training = training_of(settings);
   training.elements = 4 * kLargestBlockElements;
   training.batches_per_epoch = 10;
@@ -480,7 +483,8 @@ TEST(Clerk, NoGateWaitsForAWorkerThatFinishesEarly) {
   for (const char* gate : {"bsp", "ssp", "async", "value", "quorum", "epoch"}) {
     for (int delay_bound : {0, 2}) {
       Settings settings = server_settings(4, gate);
-      if (settings.gate == "ssp") settings.delay_bound = delay_bound;
+      if (settings.server.gate.kind == GateSettings::Kind::ssp)
+        settings.server.gate.delay_bound = delay_bound;
       SimulatedTraining training = training_of(settings);
       training.batches = 41;
       training.batches_per_epoch = 40;
@@ -527,7 +531,7 @@ TEST(Loss, ASystemThatNeedsEverybodyEndsWithTheNameOfTheLost) {
 TEST(Loss, ALostServerEndsTheRun) {
   for (const char* gate : {"bsp", "async", "quorum"}) {
     Settings settings = server_settings(3, gate);
-    settings.servers = 2;
+    settings.server.servers = 2;
     SimulatedTraining training = training_of(settings);
     training.faults.crashes[4] = 205ms;
     const SimulatedResult result = simulate(training);
@@ -557,8 +561,8 @@ TEST(Bytes, MatchTheFormulasToWithinTwoPercent) {
   for (const bool everywhere : {false, true}) {
     Settings settings = server_settings(kWorkers, "bsp");
     if (everywhere) {
-      settings.servers = 0;
-      settings.placement = "workers";
+      settings.server.servers = 0;
+      settings.server.placement = ServerSettings::Placement::workers;
     }
     SimulatedTraining training = training_of(settings);
     training.elements = kElements;
@@ -599,9 +603,9 @@ TEST(SlowWorker, AsyncAndSspKeepTheirPaceBspFallsBackupWorkersRecoverIt) {
   };
   EXPECT_GE(kept(server_settings(4, "async")), 0.7);
   Settings ssp = server_settings(4, "ssp");
-  ssp.delay_bound = 100;
+  ssp.server.gate.delay_bound = 100;
   EXPECT_GE(kept(ssp), 0.7);
-  ssp.delay_bound = 2;  // a short leash, a slow pace
+  ssp.server.gate.delay_bound = 2;  // a short leash, a slow pace
   EXPECT_LT(kept(ssp), 0.4);
   EXPECT_LT(kept(server_settings(4, "bsp")), 0.25);
   EXPECT_GE(kept(server_settings(5, "quorum")), 0.7);
@@ -624,7 +628,7 @@ TEST(Start, MoreBlocksThanThereCanBeAreRefused) {
 
 TEST(Start, MoreServersThanParametersAreRefused) {
   Settings settings = server_settings(2, "bsp");
-  settings.servers = 11;
+  settings.server.servers = 11;
   SimulatedTraining training = training_of(settings);
   training.elements = 10;
   const SimulatedResult result = simulate(training);

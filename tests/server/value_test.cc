@@ -18,11 +18,11 @@ using Kind = Act::Kind;
 
 SimulatedTraining training_of(int workers, int servers, int buckets, std::uint64_t seed) {
   SimulatedTraining training;
-  training.settings.strategy = "server";
-  training.settings.gate = "value";
+  training.settings.strategy = StrategyKind::server;
+  training.settings.server.gate.kind = GateSettings::Kind::value;
   training.settings.workers = workers;
-  training.settings.servers = servers;
-  training.settings.momentum = 0;
+  training.settings.server.servers = servers;
+  training.settings.optimizer.momentum = 0;
   training.elements = 24;
   training.buckets = buckets;
   training.noise = 3;  // steps of up to 0.3, so that the default bound of 0.1 holds many back
@@ -65,7 +65,7 @@ TEST(ValueGate, KeepsItsBoundAndNeverLocksItselfWithAnyNumberOfBlocksServersAndW
           ASSERT_NO_THROW(result = simulate(training));
           expect_all_well(result);
           EXPECT_EQ(result.all_batches(), training.batches);
-          EXPECT_LT(furthest.distance, training.settings.value_bound);
+          EXPECT_LT(furthest.distance, training.settings.server.gate.value_bound);
           for (const auto& weights : result.weights) EXPECT_EQ(weights, result.weights[0]);
           if (HasFailure()) return;
         }
@@ -77,13 +77,13 @@ TEST(ValueGate, KeepsItsBoundAndNeverLocksItselfWithAnyNumberOfBlocksServersAndW
 TEST(ValueGate, GoesTogetherWithGroupsAndServersOnWorkers) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     SimulatedTraining training = training_of(4, 2, 3, seed);
-    training.settings.group = 2;
+    training.settings.server.group = 2;
     SimulatedResult result;
     ASSERT_NO_THROW(result = simulate(training)) << seed;
     expect_all_well(result);
     for (const auto& weights : result.weights) EXPECT_EQ(weights, result.weights[0]);
-    training.settings.group = 1;
-    training.settings.placement = "workers";
+    training.settings.server.group = 1;
+    training.settings.server.placement = ServerSettings::Placement::workers;
     ASSERT_NO_THROW(result = simulate(training)) << seed;
     expect_all_well(result);
     for (const auto& weights : result.weights) EXPECT_EQ(weights, result.weights[0]);

@@ -84,8 +84,8 @@ class Convergence : public testing::TestWithParam<Case> {};
 TEST_P(Convergence, FindsTheMinimumOfTheSumAndKeepsTheFlockTogether) {
   for (int size : {2, 3, 5, 8}) {
     Settings settings = settings_for(GetParam().strategy, size);
-    settings.passes = std::min(GetParam().passes, size - 1);
-    settings.period = GetParam().period;
+    settings.mix.graph.passes = std::min(GetParam().passes, size - 1);
+    settings.schedule.period = GetParam().period;
     const Learning result = train(settings);
     ASSERT_GT(result.distance_at_start, 0.5) << "there is nothing to learn";
     EXPECT_LT(result.distance_of_mean, 1e-4) << "n=" << size;
@@ -136,7 +136,7 @@ TEST(Flock, MorePassesKeepTheFlockCloser) {
   Settings settings = settings_for("pairwise", 8);
   double last = train(settings).widest_spread;
   for (int passes : {3, 5, 7}) {
-    settings.passes = passes;
+    settings.mix.graph.passes = passes;
     const double now = train(settings).widest_spread;
     EXPECT_LT(now, last) << passes;
     last = now;

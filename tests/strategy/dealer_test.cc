@@ -24,10 +24,10 @@ using Orders = std::vector<std::vector<std::uint64_t>>;  // the batches of each 
 SimulatedTraining dealt_training(int workers, const std::string& gate = "") {
   SimulatedTraining training;
   training.settings.workers = workers;
-  training.settings.lr = 0.1;
-  training.settings.momentum = 0;
-  training.settings.strategy = gate.empty() ? "allreduce" : "server";
-  if (!gate.empty()) training.settings.gate = gate;
+  training.settings.optimizer.lr = 0.1;
+  training.settings.optimizer.momentum = 0;
+  training.settings.strategy = gate.empty() ? StrategyKind::allreduce : StrategyKind::server;
+  if (!gate.empty()) training.settings.server.gate.kind = named<GateSettings::Kind>(gate);
   training.batches = 60 * static_cast<std::uint64_t>(workers);
   training.batches_per_epoch = 10 * static_cast<std::uint64_t>(workers);
   training.jitter = 0.5;
@@ -37,10 +37,10 @@ SimulatedTraining dealt_training(int workers, const std::string& gate = "") {
 
 SimulatedTraining gossip(int workers) {
   SimulatedTraining training = dealt_training(workers);
-  training.settings.strategy = "mix";
-  training.settings.graph = "mesh";
-  training.settings.mixing = "sum-weight";
-  training.settings.schedule = "async";
+  training.settings.strategy = StrategyKind::mix;
+  training.settings.mix.graph.kind = GraphSettings::Kind::mesh;
+  training.settings.mix.rule = MixingSettings::Rule::sum_weight;
+  training.settings.schedule.kind = ScheduleSettings::Kind::async;
   return training;
 }
 
@@ -71,8 +71,8 @@ TEST(Dealer, WorkersInStepTakeTurns) {
   for (int workers : {1, 2, 3, 5}) {
     for (const char* strategy : {"allreduce", "pairwise", "single", "ring-leader", "server"}) {
       SimulatedTraining training = dealt_training(workers);
-      training.settings.strategy = strategy;
-      training.settings.gate = "bsp";
+      training.settings.strategy = named<StrategyKind>(strategy);
+      training.settings.server.gate.kind = GateSettings::Kind::bsp;
       training.settings.slow = std::to_string(workers - 1) + ":3";
       const Orders orders = simulate(training).order;
       for (std::size_t rank = 0; rank < orders.size(); ++rank) {
@@ -107,7 +107,7 @@ TEST(Dealer, AClerkDealsEachBatchOnceThoughAWorkerIsLost) {
 
 TEST(Dealer, AClerkEndsAnEpochForAllAfterAShareOfIt) {
   SimulatedTraining training = dealt_training(4, "epoch");
-  training.settings.epoch_share = 0.75;
+  training.settings.server.gate.epoch_share = 0.75;
   training.settings.slow = "3:4";
   const Orders orders = simulate(training).order;
   std::map<std::uint64_t, std::uint64_t> of_epoch;
@@ -127,7 +127,7 @@ TEST(Dealer, AClerkEndsAnEpochForAllAfterAShareOfIt) {
 
 TEST(Dealer, AGroupSharesAUnitOfTheClerks) {
   SimulatedTraining training = dealt_training(6, "async");
-  training.settings.group = 3;
+  training.settings.server.group = 3;
   training.settings.slow = "4:3";
   const Orders orders = simulate(training).order;
   expect_each_once(training, orders);
@@ -231,12 +231,10 @@ Orders orders_of(const SimulatedTraining& training, int stopper) {
 TEST(Dealer, StopsAllSoonAfterOneHasAskedFor) {
   for (const char* how : {"async", "epoch", "gossip", "ring-leader"}) {
     for (int stopper : {0, 2}) {
-      SimulatedTraining training = dealt_training(3, how);
-      if (training.settings.gate == "gossip") training = gossip(3);
-      if (training.settings.gate == "ring-leader") {
-        training.settings = dealt_training(3).settings;
-        training.settings.strategy = "ring-leader";
-      }
+      SimulatedTraining training = dealt_training(3);
+      if (find_named<GateSettings::Kind>(how)) training = dealt_training(3, how);
+      if (std::string(how) == "gossip") training = gossip(3);
+      if (std::string(how) == "ring-leader") training.settings.strategy = StrategyKind::ring_leader;
       const Orders orders = orders_of(training, stopper);
       for (const auto& order : orders) {
         EXPECT_GE(order.size(), 9u) << how;
@@ -254,7 +252,7 @@ TEST(Dealer, StopsAllSoonAfterOneHasAskedFor) {
 TEST(Dealer, CountsBatchesNotSteps) {
   for (const char* schedule : {"async", "bounded"}) {
     SimulatedTraining training = gossip(3);
-    training.settings.schedule = schedule;
+    training.settings.schedule.kind = named<ScheduleSettings::Kind>(schedule);
     training.settings.backward_passes = 4;
     const Orders orders = orders_of(training, -1);
     for (std::size_t rank = 0; rank < 3; ++rank) {

@@ -45,13 +45,14 @@ std::vector<int> compare(const Settings& settings, const Mix& mix) {
         workers.weights[rank][i] += change[rank][i];
       }
     }
-    if (step % settings.period == 0) expected = mix(expected, step / settings.period - 1);
+    if (step % settings.schedule.period == 0)
+      expected = mix(expected, step / settings.schedule.period - 1);
     const std::uint64_t before = workers.sent_bytes();
     workers.after_update();
     if (workers.sent_bytes() > before) sent_after.push_back(step);
     EXPECT_LT(difference(workers.weights, expected), 2e-6)
-        << settings.strategy << " n=" << settings.workers << " passes=" << settings.passes
-        << " period=" << settings.period << " step=" << step;
+        << settings.strategy << " n=" << settings.workers << " passes=" << settings.mix.graph.passes
+        << " period=" << settings.schedule.period << " step=" << step;
   }
   return sent_after;
 }
@@ -67,8 +68,8 @@ TEST(PairwiseStrategy, AveragesWithItsPredecessorsAfterEveryPeriodthStep) {
     for (int passes = 1; passes <= std::max(1, size - 1); ++passes) {
       for (int period : {1, 2, 3, 5}) {
         Settings settings = settings_for("pairwise", size);
-        settings.passes = passes;
-        settings.period = period;
+        settings.mix.graph.passes = passes;
+        settings.schedule.period = period;
         const auto sent_after = compare(settings, [&](const Vectors& weights, int) {
           return size == 1 ? weights : window_means(weights, passes);
         });
@@ -82,7 +83,7 @@ TEST(PairwiseStrategy, SendsEachWorkersWeightsOnceAPeriod) {
   for (int size : {2, 3, 5, 8}) {
     for (int period : {1, 3, 5}) {
       Settings settings = settings_for("pairwise", size);
-      settings.period = period;
+      settings.schedule.period = period;
       Workers workers(settings, 23, 20);
       for (int step = 1; step <= 12; ++step) {
         workers.after_update();
@@ -100,7 +101,7 @@ TEST(ExponentialStrategy, AveragesWithAPartnerWhoseDistanceDoubles) {
   for (int size : kWorkerCounts) {
     for (int period : {1, 2, 3, 5}) {
       Settings settings = settings_for("exponential", size);
-      settings.period = period;
+      settings.schedule.period = period;
       EXPECT_EQ(compare(settings, exponential_mix),
                 size == 1 ? std::vector<int>{} : multiples(period));
     }
@@ -121,7 +122,7 @@ TEST(LocalStrategy, TakesTheMeanOfAllAfterEveryPeriodthStep) {
   for (int size : kWorkerCounts) {
     for (int period : {1, 2, 3, 5}) {
       Settings settings = settings_for("local", size);
-      settings.period = period;
+      settings.schedule.period = period;
       const auto sent_after =
           compare(settings, [](const Vectors& weights, int) { return mean_everywhere(weights); });
       EXPECT_EQ(sent_after, size == 1 ? std::vector<int>{} : multiples(period));

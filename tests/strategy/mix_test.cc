@@ -11,10 +11,10 @@ namespace {
 Settings mix_settings(int workers, const std::string& graph, const std::string& mixing = "mean",
                       const std::string& schedule = "sync") {
   Settings settings = settings_for("mix", workers);
-  settings.graph = graph;
-  settings.mixing = mixing;
-  settings.schedule = schedule;
-  settings.lr = 0.05;
+  settings.mix.graph.kind = named<GraphSettings::Kind>(graph);
+  settings.mix.rule = named<MixingSettings::Rule>(mixing);
+  settings.schedule.kind = named<ScheduleSettings::Kind>(schedule);
+  settings.optimizer.lr = 0.05;
   return settings;
 }
 
@@ -25,8 +25,8 @@ TEST(Overlap, AddsWhatWasChangedMeanwhileToWhatTheRoundYields) {
     for (int size : kWorkerCounts) {
       for (int period : {1, 3}) {
         Settings settings = mix_settings(size, graph);
-        settings.overlap = true;
-        settings.period = period;
+        settings.schedule.overlap = true;
+        settings.schedule.period = period;
         Workers workers(settings, 23, 20);
         workers.start();
         workers.weights = random_vectors(size, 23, 7);
@@ -82,7 +82,7 @@ TEST(Overlap, AddsWhatWasChangedMeanwhileToWhatTheRoundYields) {
 TEST(Overlap, HidesTheNetworkBehindComputing) {
   const auto time_of = [](bool overlap) {
     Training training{mix_settings(4, "closed-ring")};
-    training.settings.overlap = overlap;
+    training.settings.schedule.overlap = overlap;
     training.jitter = 0;
     training.elements = 10'000;  // 40 KB each way: 8 ms for two of them
     training.network.standard = {1e7, 100us};
@@ -102,9 +102,10 @@ TEST(Overlap, GoesTogetherWithAPeriodThatAdapts) {
   for (const char* graph : {"star", "mesh", "window", "closed-ring"}) {
     for (int size : {2, 4, 5}) {
       Training training{mix_settings(size, graph)};
-      training.settings.overlap = true;
-      training.settings.compute_ratio = 2;
-      if (graph == std::string("window")) training.settings.passes = std::min(2, size - 1);
+      training.settings.schedule.overlap = true;
+      training.settings.schedule.compute_ratio = 2;
+      if (graph == std::string("window"))
+        training.settings.mix.graph.passes = std::min(2, size - 1);
       training.network.standard = {1e7, 300us};
       training.elements = 1000;
       const Trained trained = train(training);
@@ -120,8 +121,8 @@ TEST(Overlap, GoesTogetherWithAPeriodThatAdapts) {
 TEST(Sampling, OnlyThoseWhoAreDrawnTrainAndAllHaveTheSameAfterwards) {
   for (double share : {0.25, 0.5, 1.0}) {
     Training training{mix_settings(8, "star", "sampled")};
-    training.settings.client_share = share;
-    training.settings.period = 5;
+    training.settings.mix.client_share = share;
+    training.settings.schedule.period = 5;
     training.steps = 200;
     const Trained result = train(training);
     expect_all_well(result.errors);
@@ -140,7 +141,7 @@ TEST(Sampling, OnlyThoseWhoAreDrawnTrainAndAllHaveTheSameAfterwards) {
 
 TEST(Sampling, WeighsByTheSamplesEachHas) {
   Training training{mix_settings(4, "star", "sampled")};
-  training.settings.period = 5;
+  training.settings.schedule.period = 5;
   training.samples = {100, 300, 50, 600};
   const Trained trained = train(training);
   expect_all_well(trained.errors);
@@ -154,7 +155,7 @@ TEST(Sampling, WeighsByTheSamplesEachHas) {
 TEST(Probability, AllMixInTheSameStepsWhereTheyWait) {
   for (double probability : {0.1, 0.5}) {
     Training training{mix_settings(4, "closed-ring")};
-    training.settings.probability = probability;
+    training.settings.schedule.probability = probability;
     training.jitter = 0;
     training.steps = 1000;
     const Trained trained = train(training);
@@ -169,7 +170,7 @@ TEST(Probability, AllMixInTheSameStepsWhereTheyWait) {
 
 TEST(Probability, EachThrowsItsOwnCoinWhereNobodyWaits) {
   Training training{mix_settings(4, "mesh", "sum-weight", "async")};
-  training.settings.probability = 0.2;
+  training.settings.schedule.probability = 0.2;
   training.steps = 1000;
   const Trained trained = train(training);
   expect_all_well(trained.errors);
@@ -195,7 +196,7 @@ TEST(ComputeRatio, FindsThePeriodForTheNetworkThereIs) {
   double last = 0;
   for (double bytes_per_second : {1e8, 1e7, 2e6}) {
     Training training{mix_settings(4, "mesh")};
-    training.settings.compute_ratio = 5;
+    training.settings.schedule.compute_ratio = 5;
     training.jitter = 0;
     training.elements = 10'000;
     training.steps = 2000;
@@ -241,7 +242,7 @@ TEST(Bounded, NobodyRunsFurtherAheadOfWhomItHearsThanTheBound) {
     for (int bound : {1, 2, 5, 16}) {
       for (const char* rule : {"mean", "elastic"}) {
         Training training{mix_settings(5, graph, rule, "bounded")};
-        training.settings.ahead_bound = bound;
+        training.settings.schedule.ahead_bound = bound;
         training.settings.slow = "3:6";
         training.steps = 200;
         const Ahead ahead = run_bounded(training);
@@ -262,7 +263,7 @@ TEST(Bounded, NobodyWaitsForOneWhoIsLost) {
   for (int lost : {0, 3}) {
     for (const char* graph : {"mesh", "closed-ring"}) {
       Training training{mix_settings(5, graph, "sum-weight", "bounded")};
-      training.settings.ahead_bound = 2;
+      training.settings.schedule.ahead_bound = 2;
       training.settings.slow = "3:6";
       training.steps = 100;
       training.crashes[lost] = 333ms;
@@ -281,7 +282,7 @@ TEST(Bounded, NobodyWaitsForOneWhoIsLost) {
 TEST(Bounded, NobodyWaitsForOneWhoHasFinished) {
   for (const char* rule : {"mean", "elastic", "sum-weight", "updates"}) {
     Training training{mix_settings(3, "mesh", rule, "bounded")};
-    training.settings.ahead_bound = 4;
+    training.settings.schedule.ahead_bound = 4;
     training.told_batches = false;
     training.steps = 60;
     training.ends_after[1] = 20;

@@ -35,7 +35,7 @@ Task<> work(const Settings& settings, Comm& comm, const OwnLoop& loop, Time pati
     gradients.assign(4, 1.0f);
     co_await sleep_until(comm.loop(), comm.loop().now() + loop.compute);
     Task<bool> taken = step.take([&] {
-      for (float& weight : weights) weight -= static_cast<float>(settings.lr);
+      for (float& weight : weights) weight -= static_cast<float>(settings.optimizer.lr);
     });
     co_await taken;
   }
@@ -72,11 +72,11 @@ void expect_all_well(const Result& result) {
 
 Settings server_settings(int workers, const std::string& gate) {
   Settings settings;
-  settings.strategy = "server";
-  settings.gate = gate;
+  settings.strategy = StrategyKind::server;
+  settings.server.gate.kind = named<GateSettings::Kind>(gate);
   settings.workers = workers;
-  settings.lr = 0.5;
-  settings.momentum = 0;
+  settings.optimizer.lr = 0.5;
+  settings.optimizer.momentum = 0;
   return settings;
 }
 
@@ -86,8 +86,8 @@ TEST(OwnLoop, RunsInGroupsOfAnySize) {
       for (int servers : {1, 2}) {
         SCOPED_TRACE(testing::Message() << gate << " group " << group << " servers " << servers);
         Settings settings = server_settings(6, gate);
-        settings.group = group;
-        settings.servers = servers;
+        settings.server.group = group;
+        settings.server.servers = servers;
         const Result result = run(settings, std::vector<OwnLoop>(6, {3, 1s}));
         expect_all_well(result);
         // A group's mean is one update, and each of them is, unless all wait for all.
@@ -106,9 +106,9 @@ TEST(OwnLoop, WhoHasFinishedWaitsForOthersAsLongAsTheyGetOn) {
     for (const char* placement : {"apart", "workers"}) {
       SCOPED_TRACE(testing::Message() << gate << " " << placement);
       Settings settings = server_settings(3, gate);
-      settings.placement = placement;
-      settings.servers = 2;
-      if (settings.gate == "quorum") settings.quorum = 1;
+      settings.server.placement = named<ServerSettings::Placement>(placement);
+      settings.server.servers = 2;
+      if (settings.server.gate.kind == GateSettings::Kind::quorum) settings.server.gate.quorum = 1;
       expect_all_well(run(settings, {{1, 1s}, {20, 6s}, {2, 2s}}));
     }
   }
@@ -123,12 +123,12 @@ TEST(OwnLoop, WhoHasFinishedDoesNotWaitForTheSilent) {
 
 TEST(OwnLoop, WhoHasFinishedWaitsForItsPeersAsLongAsTheyGetOn) {
   Settings settings;
-  settings.strategy = "mix";
-  settings.graph = "mesh";
-  settings.mixing = "sum-weight";
-  settings.schedule = "async";
+  settings.strategy = StrategyKind::mix;
+  settings.mix.graph.kind = GraphSettings::Kind::mesh;
+  settings.mix.rule = MixingSettings::Rule::sum_weight;
+  settings.schedule.kind = ScheduleSettings::Kind::async;
   settings.workers = 3;
-  settings.lr = 0.5;
+  settings.optimizer.lr = 0.5;
   expect_all_well(run(settings, {{1, 1s}, {20, 6s}, {2, 2s}}));
 }
 

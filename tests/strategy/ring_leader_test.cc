@@ -11,9 +11,9 @@ using namespace std::chrono_literals;
 
 SimulatedTraining ring_training(int workers) {
   SimulatedTraining training;
-  training.settings.strategy = "ring-leader";
+  training.settings.strategy = StrategyKind::ring_leader;
   training.settings.workers = workers;
-  training.settings.lr = 0.1;
+  training.settings.optimizer.lr = 0.1;
   training.network.standard = {1e8, 100us};
   training.noise = 0.5;
   training.jitter = 0.5;
@@ -35,7 +35,7 @@ std::vector<double> plain_sgd(const SimulatedTraining& training, int lost,
                static_cast<double>(simulated_noise(training, step * workers + worker, i));
         ++count;
       }
-      weights[i] -= training.settings.lr * sum / count;
+      weights[i] -= training.settings.optimizer.lr * sum / count;
     }
   }
   return weights;

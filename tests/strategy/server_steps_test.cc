@@ -19,12 +19,12 @@ using namespace std::chrono_literals;
 
 SimulatedTraining one_worker(int servers, int buckets, std::uint64_t steps) {
   SimulatedTraining training;
-  training.settings.strategy = "server";
-  training.settings.gate = "async";
+  training.settings.strategy = StrategyKind::server;
+  training.settings.server.gate.kind = GateSettings::Kind::async;
   training.settings.workers = 1;
-  training.settings.servers = servers;
-  training.settings.lr = 0.1;
-  training.settings.momentum = 0;
+  training.settings.server.servers = servers;
+  training.settings.optimizer.lr = 0.1;
+  training.settings.optimizer.momentum = 0;
   training.elements = 60;
   training.buckets = buckets;
   training.noise = 0.5;
@@ -56,17 +56,17 @@ TEST(PushAndFetch, SeldomIsEverySumOnceAtTheServerAndOwnStepsMeanwhile) {
           SCOPED_TRACE(testing::Message() << "push " << push_every << " fetch " << fetch_every
                                           << " servers " << servers << " buckets " << buckets);
           SimulatedTraining training = one_worker(servers, buckets, 31);
-          training.settings.push_every = push_every;
-          training.settings.fetch_every = fetch_every;
+          training.settings.server.push_every = push_every;
+          training.settings.server.fetch_every = fetch_every;
           std::vector<double> at_server(training.elements);
           for (std::size_t i = 0; i < training.elements; ++i) {
             double own = 0, sum = 0;
             for (std::uint64_t step = 0; step < training.batches; ++step) {
               const double gradient = gradient_at(training, own, step, i);
-              own -= training.settings.lr * gradient;
+              own -= training.settings.optimizer.lr * gradient;
               sum += gradient;
               if ((step + 1) % static_cast<std::uint64_t>(push_every) == 0) {
-                at_server[i] -= training.settings.lr * sum;
+                at_server[i] -= training.settings.optimizer.lr * sum;
                 sum = 0;
               }
               if ((step + 1) % static_cast<std::uint64_t>(fetch_every) == 0) own = at_server[i];
@@ -86,15 +86,15 @@ TEST(Lag, ComputesOnTheWeightsOfSoManyStepsAgoAndSaysSo) {
         SCOPED_TRACE(testing::Message()
                      << "lag " << lag << " servers " << servers << " buckets " << buckets);
         SimulatedTraining training = one_worker(servers, buckets, 20);
-        training.settings.lag = lag;
+        training.settings.server.lag = lag;
         const auto behind = static_cast<std::uint64_t>(lag);
         std::vector<double> expected(training.elements);
         for (std::size_t i = 0; i < training.elements; ++i) {
           std::vector<double> versions = {0};
           for (std::uint64_t step = 0; step < training.batches; ++step) {
             const double read = versions[step < behind ? 0 : step - behind];
-            versions.push_back(versions.back() -
-                               training.settings.lr * gradient_at(training, read, step, i));
+            versions.push_back(versions.back() - training.settings.optimizer.lr *
+                                                     gradient_at(training, read, step, i));
           }
           expected[i] = versions.back();
         }
@@ -162,13 +162,13 @@ class EagerWorker {
   explicit EagerWorker(int delay_bound, std::vector<WeightsHeader> eager)
       : server{serving_group(cluster_.comm(1)), std::move(eager)} {
     Settings settings;
-    settings.strategy = "server";
-    settings.gate = "ssp";
-    settings.delay_bound = delay_bound;
+    settings.strategy = StrategyKind::server;
+    settings.server.gate.kind = GateSettings::Kind::ssp;
+    settings.server.gate.delay_bound = delay_bound;
     settings.workers = 1;
-    settings.eager = true;
-    settings.lr = 1;
-    settings.momentum = 0;
+    settings.server.eager = true;
+    settings.optimizer.lr = 1;
+    settings.optimizer.momentum = 0;
     check_settings(settings);
     Workload workload;
     workload.buckets = {{0, 1}, {1, 2}};

@@ -30,6 +30,10 @@ struct Collector {
   void operator()(const Setting& setting, const std::string& value) const {
     values[setting.name] = value;
   }
+  template <NamedEnum Choice>
+  void operator()(const Setting& setting, Choice value) const {
+    values[setting.name] = name_of(value);
+  }
   void operator()(const Setting& setting, bool value) const {
     values[setting.name] = value ? "true" : "false";
   }
@@ -50,6 +54,10 @@ struct Filler {
   int& count;
   void operator()(const Setting& setting, std::string& value) const {
     value = fmt::format("{} \"{}\" 'a' \\b\\n ü\n\t{}", value, setting.name, ++count);
+  }
+  template <NamedEnum Choice>
+  void operator()(const Setting&, Choice& value) const {
+    value = static_cast<Choice>(names_of(value).each.size() - 1);  // no default is the last one
   }
   void operator()(const Setting&, bool& value) const { value = !value; }
   void operator()(const Setting&, int& value, int low, int high) const {
@@ -75,9 +83,9 @@ TEST(Settings, ComeBackFromTomlAsTheyWereWritten) {
 TEST(Settings, ComeBackForNumbersThatAreHardToWrite) {
   for (double number : {0.1, 0.1 + 0.2, 1.0 / 3, 1e-7, 1e-300, 5e-324, 123456.78901234567, 1e6}) {
     Settings settings, back;
-    settings.lr = number;
+    settings.optimizer.lr = number;
     read_settings(write_settings(settings), "test.toml", back);
-    EXPECT_EQ(back.lr, number);
+    EXPECT_EQ(back.optimizer.lr, number);
   }
 }
 
@@ -96,18 +104,25 @@ constexpr std::size_t field_count() {
   return N;
 }
 
+// The structs of others in a struct are no settings, nor is what follows from other settings: the
+// graph's size, and for mixing whether it waits, its rounds down and its seed.
 TEST(Settings, VisitForgetsNone) {
-  EXPECT_EQ(values_of(Settings()).size(), field_count<Settings>());
+  const std::size_t count = field_count<Settings>() - 5 + field_count<GraphSettings>() - 1 +
+                            field_count<MixingSettings>() - 2 - 3 + field_count<CodecSettings>() +
+                            field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
+                            field_count<GateSettings>() + field_count<StalenessRule>() +
+                            field_count<OptimizerSettings>() + field_count<TrainSettings>();
+  EXPECT_EQ(values_of(Settings()).size(), count);
 }
 
 TEST(Settings, KeepWhatAFileDoesNotName) {
   Settings settings;
-  settings.lr = 0.7;
+  settings.optimizer.lr = 0.7;
   settings.workers = 9;
   read_settings("workers = 5\nstrategy = \"local\"", "test.toml", settings);
   EXPECT_EQ(settings.workers, 5);
-  EXPECT_EQ(settings.strategy, "local");
-  EXPECT_EQ(settings.lr, 0.7);
+  EXPECT_EQ(settings.strategy, StrategyKind::local);
+  EXPECT_EQ(settings.optimizer.lr, 0.7);
   read_settings("", "test.toml", settings);
   EXPECT_EQ(settings.workers, 5);
 }
@@ -115,16 +130,16 @@ TEST(Settings, KeepWhatAFileDoesNotName) {
 TEST(Settings, ReadAWholeNumberWhereAFractionMayBe) {
   Settings settings;
   read_settings("epochs = 7\nlr = 1", "test.toml", settings);
-  EXPECT_EQ(settings.epochs, 7.0);
-  EXPECT_EQ(settings.lr, 1.0);
+  EXPECT_EQ(settings.train.epochs, 7.0);
+  EXPECT_EQ(settings.optimizer.lr, 1.0);
 }
 
 TEST(Settings, ComeFromTheSettingsSectionOfASystemFile) {
   Settings settings;
   read_settings("[system]\ntitle = \"T\"\n[settings]\npasses = 2\nlr = 0.5\n", "test.toml",
                 settings);
-  EXPECT_EQ(settings.passes, 2);
-  EXPECT_EQ(settings.lr, 0.5);
+  EXPECT_EQ(settings.mix.graph.passes, 2);
+  EXPECT_EQ(settings.optimizer.lr, 0.5);
   EXPECT_EQ(read_error("[system]\ntitle = \"T\"\n[settings]\npasess = 2\n"),
             "test.toml: there is no setting 'pasess'; see `starling train --help` for those there "
             "are");
@@ -159,6 +174,19 @@ struct Spoiler {
       refuse(setting.name, value, "must be a text in quotes");
     }
     accept(setting.name, "\"\"");
+  }
+  template <NamedEnum Choice>
+  void operator()(const Setting& setting, Choice) const {
+    for (const char* value : {"3", "1.5", "true", "[\"a\"]", "1979-05-27"}) {
+      refuse(setting.name, value, "must be a text in quotes");
+    }
+    for (const std::string_view name : names_of(Choice{}).each) {
+      accept(setting.name, fmt::format("\"{}\"", name));
+      EXPECT_NE(setting.help.find(name), std::string::npos) << setting.help;
+    }
+    EXPECT_EQ(read_error(fmt::format("{} = ''", setting.name)),
+              fmt::format("there is no {} ''; there are {}", names_of(Choice{}).what,
+                          names_listed<Choice>()));
   }
   void operator()(const Setting& setting, bool) const {
     for (const char* value : {"\"true\"", "1", "0.0", "[true]"}) {
@@ -217,15 +245,20 @@ TEST(CheckSettings, AcceptsTheDefaults) { EXPECT_NO_THROW(check_settings(Setting
 
 TEST(CheckSettings, AcceptsWhatGoesTogether) {
   const std::vector<std::function<void(Settings&)>> good = {
-      [](Settings& s) { s.strategy = "allreduce", s.exchange = "halving-doubling"; },
-      [](Settings& s) { s.strategy = "allreduce", s.backward_passes = 4; },
-      [](Settings& s) { s.strategy = "pairwise", s.passes = 3, s.period = 10; },
-      [](Settings& s) { s.strategy = "exponential", s.period = 10; },
-      [](Settings& s) { s.strategy = "local", s.period = 10; },
-      [](Settings& s) { s.strategy = "single", s.workers = 1; },
+      [](Settings& s) { s.strategy = StrategyKind::allreduce, s.exchange = "halving-doubling"; },
+      [](Settings& s) { s.strategy = StrategyKind::allreduce, s.backward_passes = 4; },
+      [](Settings& s) {
+        s.strategy = StrategyKind::pairwise, s.mix.graph.passes = 3, s.schedule.period = 10;
+      },
+      [](Settings& s) { s.strategy = StrategyKind::exponential, s.schedule.period = 10; },
+      [](Settings& s) { s.strategy = StrategyKind::local, s.schedule.period = 10; },
+      [](Settings& s) { s.strategy = StrategyKind::single, s.workers = 1; },
       [](Settings& s) { s.workers = 1; },
       [](Settings& s) { s.workers = 2; },
-      [](Settings& s) { s.optimizer = "adam", s.data = "synthetic", s.until = "accuracy=0.9"; },
+      [](Settings& s) {
+        s.optimizer.kind = OptimizerSettings::Kind::adam,
+        s.train.data = TrainSettings::Data::synthetic, s.train.until = "accuracy=0.9";
+      },
   };
   for (const auto& change : good) EXPECT_EQ(check(change), "no error");
 }
@@ -233,21 +266,24 @@ TEST(CheckSettings, AcceptsWhatGoesTogether) {
 TEST(CheckSettings, RefusesAStrategyThatIsNone) {
   for (const char* name : {"pairwse", "", "all", "reduce", "Pairwise", "allreduce,", " allreduce",
                            "allreduce, pairwise"}) {
-    EXPECT_EQ(check([&](Settings& s) { s.strategy = name; }),
-              fmt::format("there is no strategy '{}'; there are {}", name, kStrategyNames));
+    EXPECT_EQ(
+        read_error(fmt::format("strategy = '{}'", name)),
+        fmt::format("there is no strategy '{}'; there are {}", name, names_listed<StrategyKind>()));
   }
 }
 
 TEST(CheckSettings, RefusesAnExchangeThatIsNone) {
   EXPECT_EQ(
-      check([](Settings& s) { s.strategy = "allreduce", s.exchange = "star"; }),
+      check([](Settings& s) { s.strategy = StrategyKind::allreduce, s.exchange = "star"; }),
       "there is no exchange 'star'; there are auto, naive, tree, scatter-reduce, ring, doubling, "
       "halving-doubling");
 }
 
 TEST(CheckSettings, RefusesPassesWithoutPairwise) {
   for (const char* strategy : {"allreduce", "exponential", "local", "single"}) {
-    EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.passes = 2; }),
+    EXPECT_EQ(check([&](Settings& s) {
+                s.strategy = named<StrategyKind>(strategy), s.mix.graph.passes = 2;
+              }),
               "passes = 2 has no effect here: it goes with strategy pairwise, and mix with graph "
               "window; leave it at 1, or use backward_passes to sum the gradients of several "
               "batches");
@@ -255,17 +291,19 @@ TEST(CheckSettings, RefusesPassesWithoutPairwise) {
 }
 
 TEST(CheckSettings, RefusesMorePassesThanThereAreOthers) {
-  EXPECT_EQ(check([](Settings& s) { s.passes = 4; }),
+  EXPECT_EQ(check([](Settings& s) { s.mix.graph.passes = 4; }),
             "passes = 4 needs more than 4 workers; it goes from 1 to 3, which averages over all");
-  EXPECT_EQ(check([](Settings& s) { s.workers = 2, s.passes = 2; }),
+  EXPECT_EQ(check([](Settings& s) { s.workers = 2, s.mix.graph.passes = 2; }),
             "passes = 2 needs more than 2 workers; it can only be 1");
-  EXPECT_EQ(check([](Settings& s) { s.workers = 1, s.passes = 2; }),
+  EXPECT_EQ(check([](Settings& s) { s.workers = 1, s.mix.graph.passes = 2; }),
             "passes = 2 needs more than 1 workers; it can only be 1");
 }
 
 TEST(CheckSettings, RefusesAPeriodWhereItHasNoMeaning) {
   for (const char* strategy : {"single", "allreduce", "server", "ring-leader"}) {
-    EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.period = 2; }),
+    EXPECT_EQ(check([&](Settings& s) {
+                s.strategy = named<StrategyKind>(strategy), s.schedule.period = 2;
+              }),
               "period = 2 has no effect here: it goes with strategies mix, pairwise, exponential "
               "and local; leave it at 1");
   }
@@ -274,7 +312,8 @@ TEST(CheckSettings, RefusesAPeriodWhereItHasNoMeaning) {
 TEST(CheckSettings, RefusesAnExchangeWithoutAllreduce) {
   for (const char* strategy : {"pairwise", "exponential", "local", "single"}) {
     EXPECT_EQ(
-        check([&](Settings& s) { s.strategy = strategy, s.exchange = "tree"; }),
+        check(
+            [&](Settings& s) { s.strategy = named<StrategyKind>(strategy), s.exchange = "tree"; }),
         "exchange = tree has no effect here: it goes with strategy allreduce; leave it at auto");
   }
 }
@@ -290,7 +329,7 @@ struct Listed {
     const bool listed = std::ranges::any_of(
         all, [&](const auto& each) { return each.first.starts_with(name + " "); });
     const bool elsewhere = name == "graph_file" || name == "replicas";
-    EXPECT_EQ(listed || elsewhere, setting.read_by != ReadBy::everybody) << name;
+    EXPECT_EQ(listed || elsewhere, !setting.use.with.empty()) << name;
   }
 };
 
@@ -363,17 +402,19 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
 }
 
 TEST(CheckSettings, RefusesAnOptimizerOrDataSetThatIsNone) {
-  EXPECT_EQ(check([](Settings& s) { s.optimizer = "lbfgs"; }),
+  EXPECT_EQ(read_error("optimizer = 'lbfgs'"),
             "there is no optimizer 'lbfgs'; there are sgd, nesterov, adagrad, adam");
-  EXPECT_EQ(check([](Settings& s) { s.optimizer = "nesterov", s.momentum = 0; }),
+  EXPECT_EQ(check([](Settings& s) {
+              s.optimizer.kind = OptimizerSettings::Kind::nesterov, s.optimizer.momentum = 0;
+            }),
             "nesterov needs a momentum; use --momentum 0.9, or optimizer sgd");
-  EXPECT_EQ(check([](Settings& s) { s.data = "cifar"; }),
+  EXPECT_EQ(read_error("data = 'cifar'"),
             "there is no data set 'cifar'; there are mnist, synthetic");
 }
 
 std::string check_server(const std::function<void(Settings&)>& change) {
   return check([&](Settings& s) {
-    s.strategy = "server";
+    s.strategy = StrategyKind::server;
     change(s);
   });
 }
@@ -381,58 +422,76 @@ std::string check_server(const std::function<void(Settings&)>& change) {
 TEST(CheckSettings, TakesWhatServersCanDo) {
   const std::vector<std::function<void(Settings&)>> good = {
       [](Settings&) {},
-      [](Settings& s) { s.servers = 0, s.placement = "workers"; },
-      [](Settings& s) { s.servers = 7; },
-      [](Settings& s) { s.gate = "ssp", s.delay_bound = 0; },
-      [](Settings& s) { s.gate = "quorum", s.quorum = 4; },
-      [](Settings& s) { s.gate = "ssp", s.eager = true; },
-      [](Settings& s) { s.gate = "async", s.push_every = 2, s.fetch_every = 3; },
-      [](Settings& s) { s.gate = "async", s.lag = 2, s.staleness = "scale"; },
-      [](Settings& s) { s.gate = "epoch", s.group = 2; },
-      [](Settings& s) { s.group = 0; },
+      [](Settings& s) {
+        s.server.servers = 0, s.server.placement = ServerSettings::Placement::workers;
+      },
+      [](Settings& s) { s.server.servers = 7; },
+      [](Settings& s) {
+        s.server.gate.kind = GateSettings::Kind::ssp, s.server.gate.delay_bound = 0;
+      },
+      [](Settings& s) {
+        s.server.gate.kind = GateSettings::Kind::quorum, s.server.gate.quorum = 4;
+      },
+      [](Settings& s) { s.server.gate.kind = GateSettings::Kind::ssp, s.server.eager = true; },
+      [](Settings& s) {
+        s.server.gate.kind = GateSettings::Kind::async, s.server.push_every = 2,
+        s.server.fetch_every = 3;
+      },
+      [](Settings& s) {
+        s.server.gate.kind = GateSettings::Kind::async, s.server.lag = 2,
+        s.server.staleness.kind = StalenessRule::Kind::scale;
+      },
+      [](Settings& s) { s.server.gate.kind = GateSettings::Kind::epoch, s.server.group = 2; },
+      [](Settings& s) { s.server.group = 0; },
       [](Settings& s) { s.slow = "3:5"; },
   };
   for (const auto& change : good) EXPECT_EQ(check_server(change), "no error");
 }
 
 TEST(CheckSettings, RefusesWhatServersCannotDo) {
-  EXPECT_EQ(check_server([](Settings& s) { s.gate = "bps"; }),
+  EXPECT_EQ(read_error("gate = 'bps'"),
             "there is no gate 'bps'; there are bsp, ssp, async, value, quorum, epoch");
-  EXPECT_EQ(check_server([](Settings& s) { s.placement = "moon"; }),
+  EXPECT_EQ(read_error("placement = 'moon'"),
             "there is no placement 'moon'; there are apart, workers");
-  EXPECT_EQ(check_server([](Settings& s) { s.staleness = "ignore"; }),
+  EXPECT_EQ(read_error("staleness = 'ignore'"),
             "there is no way to handle staleness 'ignore'; there are plain, scale, compensate");
-  EXPECT_EQ(check_server([](Settings& s) { s.gate = "quorum", s.quorum = 5; }),
+  EXPECT_EQ(check_server([](Settings& s) {
+              s.server.gate.kind = GateSettings::Kind::quorum, s.server.gate.quorum = 5;
+            }),
             "quorum = 5 can never be reached by 4 workers; it goes from 1 to 4");
-  EXPECT_EQ(check_server([](Settings& s) { s.servers = 5, s.placement = "workers"; }),
+  EXPECT_EQ(check_server([](Settings& s) {
+              s.server.servers = 5, s.server.placement = ServerSettings::Placement::workers;
+            }),
             "5 servers do not fit on 4 workers; with placement = workers there can be 1 to 4");
-  EXPECT_EQ(check_server([](Settings& s) { s.replicas = 3; }),
+  EXPECT_EQ(check_server([](Settings& s) { s.server.replicas = 3; }),
             "replicas = 3 needs more than 1 server; there can be as many as servers at the most");
-  EXPECT_EQ(check_server([](Settings& s) { s.replicas = 2, s.servers = 2; }),
+  EXPECT_EQ(check_server([](Settings& s) { s.server.replicas = 2, s.server.servers = 2; }),
             "replicas = 2: replicated shards are not built yet; it can only be 1");
-  EXPECT_EQ(check_server([](Settings& s) { s.group = 3; }),
+  EXPECT_EQ(check_server([](Settings& s) { s.server.group = 3; }),
             "4 workers cannot be shared out evenly in groups of 3; group must divide workers");
-  EXPECT_EQ(check_server([](Settings& s) { s.gate = "value", s.lag = 1; }),
+  EXPECT_EQ(check_server([](Settings& s) {
+              s.server.gate.kind = GateSettings::Kind::value, s.server.lag = 1;
+            }),
             "a value bound and delay compensation need to know what each worker computes on; leave "
             "out push_every, fetch_every, lag and eager");
-  EXPECT_EQ(check_server([](Settings& s) { s.eager = true, s.fetch_every = 2; }),
+  EXPECT_EQ(check_server([](Settings& s) { s.server.eager = true, s.server.fetch_every = 2; }),
             "eager weights need no fetching; leave out fetch_every, or eager");
   EXPECT_EQ(
-      check_server([](Settings& s) { s.factors = true, s.push_every = 2; }),
+      check_server([](Settings& s) { s.server.factors = true, s.server.push_every = 2; }),
       "factors are of one batch of one worker; leave out push_every, lag, backward_passes and "
       "group, or factors");
-  EXPECT_EQ(check([](Settings& s) { s.gate = "async"; }),
+  EXPECT_EQ(check([](Settings& s) { s.server.gate.kind = GateSettings::Kind::async; }),
             "gate = async has no effect here: it goes with strategy server; leave it at bsp");
 }
 
 TEST(CheckSettings, RefusesEveryWayOfGoingOnWhereStepsMustBePlain) {
   using Change = std::function<void(Settings&)>;
-  const Change seldom_pushes = [](Settings& s) { s.push_every = 2; };
-  const Change seldom_fetches = [](Settings& s) { s.fetch_every = 2; };
-  const Change lags = [](Settings& s) { s.lag = 1; };
-  const Change eager = [](Settings& s) { s.eager = true; };
+  const Change seldom_pushes = [](Settings& s) { s.server.push_every = 2; };
+  const Change seldom_fetches = [](Settings& s) { s.server.fetch_every = 2; };
+  const Change lags = [](Settings& s) { s.server.lag = 1; };
+  const Change eager = [](Settings& s) { s.server.eager = true; };
   const Change sums_up = [](Settings& s) { s.backward_passes = 2; };
-  const Change in_groups = [](Settings& s) { s.group = 2; };
+  const Change in_groups = [](Settings& s) { s.server.group = 2; };
   struct Case {
     const char* error;
     Change first;
@@ -440,10 +499,13 @@ TEST(CheckSettings, RefusesEveryWayOfGoingOnWhereStepsMustBePlain) {
   };
   for (const Case& refused : {
            Case{"a value bound and delay compensation need to know",
-                [](Settings& s) { s.gate = "value"; },
+                [](Settings& s) { s.server.gate.kind = GateSettings::Kind::value; },
                 {seldom_pushes, seldom_fetches, lags, eager}},
            Case{"a value bound and delay compensation need to know",
-                [](Settings& s) { s.gate = "async", s.staleness = "compensate"; },
+                [](Settings& s) {
+                  s.server.gate.kind = GateSettings::Kind::async,
+                  s.server.staleness.kind = StalenessRule::Kind::compensate;
+                },
                 {seldom_pushes, seldom_fetches, lags, eager}},
            Case{"workers of a group go step by step",
                 in_groups,
@@ -452,7 +514,7 @@ TEST(CheckSettings, RefusesEveryWayOfGoingOnWhereStepsMustBePlain) {
                 lags,
                 {seldom_pushes, seldom_fetches, eager}},
            Case{"factors are of one batch of one worker",
-                [](Settings& s) { s.factors = true; },
+                [](Settings& s) { s.server.factors = true; },
                 {seldom_pushes, lags, sums_up, in_groups}},
        }) {
     for (std::size_t i = 0; i < refused.seconds.size(); ++i) {
@@ -469,7 +531,7 @@ TEST(CheckSettings, RefusesEveryWayOfGoingOnWhereStepsMustBePlain) {
 
 std::string check_mixing(const std::function<void(Settings&)>& change) {
   return check([&](Settings& s) {
-    s.strategy = "mix";
+    s.strategy = StrategyKind::mix;
     change(s);
   });
 }
@@ -477,48 +539,93 @@ std::string check_mixing(const std::function<void(Settings&)>& change) {
 TEST(CheckSettings, TakesMixingsThatGoTogether) {
   const std::vector<std::function<void(Settings&)>> good = {
       [](Settings&) {},
-      [](Settings& s) { s.graph = "closed-ring", s.overlap = true; },
-      [](Settings& s) { s.graph = "star", s.compute_ratio = 5; },
-      [](Settings& s) { s.graph = "exponential", s.mixing = "push-sum", s.overlap = true; },
-      [](Settings& s) { s.graph = "mesh", s.mixing = "outer", s.period = 16; },
-      [](Settings& s) { s.graph = "star", s.mixing = "sampled", s.client_share = 0.1; },
-      [](Settings& s) { s.graph = "star", s.mixing = "elastic", s.schedule = "async"; },
-      [](Settings& s) { s.mixing = "elastic", s.schedule = "bounded", s.alpha = 0.5; },
-      [](Settings& s) { s.graph = "tree", s.mixing = "elastic-push", s.schedule = "async"; },
       [](Settings& s) {
-        s.graph = "tree", s.mixing = "elastic-push", s.schedule = "async", s.period = 2,
-        s.period_down = 6;
+        s.mix.graph.kind = GraphSettings::Kind::closed_ring, s.schedule.overlap = true;
       },
-      [](Settings& s) { s.mixing = "sum-weight", s.schedule = "async", s.probability = 0.1; },
-      [](Settings& s) { s.mixing = "updates", s.schedule = "async", s.codec = "threshold"; },
-      [](Settings& s) { s.graph = "star", s.mixing = "penalty", s.schedule = "bounded"; },
-      [](Settings& s) { s.schedule = "async"; },
-      [](Settings& s) { s.codec = "half"; },
-      [](Settings& s) { s.codec = "top-k", s.graph = "static-exponential", s.mixing_step = 0.1; },
-      [](Settings& s) { s.strategy = "pairwise", s.probability = 0.5, s.codec = "half"; },
+      [](Settings& s) {
+        s.mix.graph.kind = GraphSettings::Kind::star, s.schedule.compute_ratio = 5;
+      },
+      [](Settings& s) {
+        s.mix.graph.kind = GraphSettings::Kind::exponential,
+        s.mix.rule = MixingSettings::Rule::push_sum, s.schedule.overlap = true;
+      },
+      [](Settings& s) {
+        s.mix.graph.kind = GraphSettings::Kind::mesh, s.mix.rule = MixingSettings::Rule::outer,
+        s.schedule.period = 16;
+      },
+      [](Settings& s) {
+        s.mix.graph.kind = GraphSettings::Kind::star, s.mix.rule = MixingSettings::Rule::sampled,
+        s.mix.client_share = 0.1;
+      },
+      [](Settings& s) {
+        s.mix.graph.kind = GraphSettings::Kind::star, s.mix.rule = MixingSettings::Rule::elastic,
+        s.schedule.kind = ScheduleSettings::Kind::async;
+      },
+      [](Settings& s) {
+        s.mix.rule = MixingSettings::Rule::elastic,
+        s.schedule.kind = ScheduleSettings::Kind::bounded, s.mix.alpha = 0.5;
+      },
+      [](Settings& s) {
+        s.mix.graph.kind = GraphSettings::Kind::tree,
+        s.mix.rule = MixingSettings::Rule::elastic_push,
+        s.schedule.kind = ScheduleSettings::Kind::async;
+      },
+      [](Settings& s) {
+        s.mix.graph.kind = GraphSettings::Kind::tree,
+        s.mix.rule = MixingSettings::Rule::elastic_push,
+        s.schedule.kind = ScheduleSettings::Kind::async, s.schedule.period = 2,
+        s.mix.period_down = 6;
+      },
+      [](Settings& s) {
+        s.mix.rule = MixingSettings::Rule::sum_weight,
+        s.schedule.kind = ScheduleSettings::Kind::async, s.schedule.probability = 0.1;
+      },
+      [](Settings& s) {
+        s.mix.rule = MixingSettings::Rule::updates, s.schedule.kind = ScheduleSettings::Kind::async,
+        s.mix.codec.kind = CodecSettings::Kind::threshold;
+      },
+      [](Settings& s) {
+        s.mix.graph.kind = GraphSettings::Kind::star, s.mix.rule = MixingSettings::Rule::penalty,
+        s.schedule.kind = ScheduleSettings::Kind::bounded;
+      },
+      [](Settings& s) { s.schedule.kind = ScheduleSettings::Kind::async; },
+      [](Settings& s) { s.mix.codec.kind = CodecSettings::Kind::half; },
+      [](Settings& s) {
+        s.mix.codec.kind = CodecSettings::Kind::top_k,
+        s.mix.graph.kind = GraphSettings::Kind::static_exponential, s.mix.step = 0.1;
+      },
+      [](Settings& s) {
+        s.strategy = StrategyKind::pairwise, s.schedule.probability = 0.5,
+        s.mix.codec.kind = CodecSettings::Kind::half;
+      },
   };
   for (std::size_t i = 0; i < good.size(); ++i) EXPECT_EQ(check_mixing(good[i]), "no error") << i;
 }
 
 TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
-  EXPECT_EQ(check_mixing([](Settings& s) { s.graph = "circle"; }),
+  EXPECT_EQ(read_error("graph = 'circle'"),
             "there is no graph 'circle'; there are window, closed-ring, exponential, "
             "static-exponential, tree, star, mesh, file");
-  EXPECT_EQ(check_mixing([](Settings& s) { s.mixing = "median"; }),
+  EXPECT_EQ(read_error("mixing = 'median'"),
             "there is no mixing rule 'median'; there are mean, push-sum, outer, sampled, elastic, "
             "elastic-push, sum-weight, updates, penalty");
-  EXPECT_EQ(check_mixing([](Settings& s) { s.schedule = "soon"; }),
+  EXPECT_EQ(read_error("schedule = 'soon'"),
             "there is no schedule 'soon'; there are sync, async, bounded");
-  EXPECT_EQ(check_mixing([](Settings& s) { s.codec = "zip"; }),
+  EXPECT_EQ(read_error("codec = 'zip'"),
             "there is no codec 'zip'; there are raw, half, bfloat, threshold, top-k");
   for (const char* mixing : {"elastic", "elastic-push", "sum-weight", "updates", "penalty"}) {
-    EXPECT_EQ(check_mixing([&](Settings& s) { s.mixing = mixing, s.graph = "star"; }),
+    EXPECT_EQ(check_mixing([&](Settings& s) {
+                s.mix.rule = named<MixingSettings::Rule>(mixing),
+                s.mix.graph.kind = GraphSettings::Kind::star;
+              }),
               fmt::format("mixing = {} waits for nobody; use schedule async or bounded", mixing));
   }
   for (const char* mixing : {"push-sum", "outer", "sampled"}) {
     for (const char* schedule : {"async", "bounded"}) {
       EXPECT_EQ(check_mixing([&](Settings& s) {
-                  s.mixing = mixing, s.schedule = schedule, s.graph = "star";
+                  s.mix.rule = named<MixingSettings::Rule>(mixing),
+                  s.schedule.kind = named<ScheduleSettings::Kind>(schedule),
+                  s.mix.graph.kind = GraphSettings::Kind::star;
                 }),
                 fmt::format("mixing = {} goes in rounds in which all take part; use schedule sync",
                             mixing));
@@ -527,53 +634,93 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
   const std::string overlap =
       "overlap goes with rounds of mean or push-sum; leave it out, or use schedule sync and mixing "
       "mean";
-  EXPECT_EQ(check_mixing([](Settings& s) { s.overlap = true, s.schedule = "async"; }), overlap);
-  EXPECT_EQ(check_mixing([](Settings& s) { s.overlap = true, s.mixing = "outer"; }), overlap);
-  EXPECT_EQ(
-      check_mixing([](Settings& s) { s.overlap = true, s.mixing = "sampled", s.graph = "star"; }),
-      overlap);
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.schedule.overlap = true, s.schedule.kind = ScheduleSettings::Kind::async;
+            }),
+            overlap);
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.schedule.overlap = true, s.mix.rule = MixingSettings::Rule::outer;
+            }),
+            overlap);
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.schedule.overlap = true, s.mix.rule = MixingSettings::Rule::sampled,
+              s.mix.graph.kind = GraphSettings::Kind::star;
+            }),
+            overlap);
   const std::string coded =
       "codec = top-k goes with mixing updates, and with mean in schedule sync; leave it out";
-  EXPECT_EQ(check_mixing(
-                [](Settings& s) { s.codec = "top-k", s.mixing = "elastic", s.schedule = "async"; }),
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.mix.codec.kind = CodecSettings::Kind::top_k,
+              s.mix.rule = MixingSettings::Rule::elastic,
+              s.schedule.kind = ScheduleSettings::Kind::async;
+            }),
             coded);
-  EXPECT_EQ(check_mixing([](Settings& s) { s.codec = "top-k", s.schedule = "async"; }), coded);
-  EXPECT_EQ(check_mixing([](Settings& s) { s.codec = "top-k", s.mixing = "push-sum"; }), coded);
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.mix.codec.kind = CodecSettings::Kind::top_k,
+              s.schedule.kind = ScheduleSettings::Kind::async;
+            }),
+            coded);
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.mix.codec.kind = CodecSettings::Kind::top_k,
+              s.mix.rule = MixingSettings::Rule::push_sum;
+            }),
+            coded);
   const std::string changing =
       "coded differences need the same neighbours in every round; use graph static-exponential";
-  EXPECT_EQ(check_mixing([](Settings& s) { s.codec = "half", s.graph = "exponential"; }), changing);
-  EXPECT_EQ(check([](Settings& s) { s.codec = "half", s.strategy = "exponential"; }), changing);
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.mix.codec.kind = CodecSettings::Kind::half,
+              s.mix.graph.kind = GraphSettings::Kind::exponential;
+            }),
+            changing);
+  EXPECT_EQ(check([](Settings& s) {
+              s.mix.codec.kind = CodecSettings::Kind::half, s.strategy = StrategyKind::exponential;
+            }),
+            changing);
   for (const char* graph : {"window", "mesh", "tree"}) {
-    EXPECT_EQ(check_mixing([&](Settings& s) { s.mixing = "sampled", s.graph = graph; }),
+    EXPECT_EQ(check_mixing([&](Settings& s) {
+                s.mix.rule = MixingSettings::Rule::sampled,
+                s.mix.graph.kind = named<GraphSettings::Kind>(graph);
+              }),
               "mixing = sampled goes through a centre; use graph star");
     EXPECT_EQ(check_mixing([&](Settings& s) {
-                s.mixing = "penalty", s.graph = graph, s.schedule = "async";
+                s.mix.rule = MixingSettings::Rule::penalty,
+                s.mix.graph.kind = named<GraphSettings::Kind>(graph),
+                s.schedule.kind = ScheduleSettings::Kind::async;
               }),
               "mixing = penalty goes through a centre; use graph star");
   }
   EXPECT_EQ(check_mixing([](Settings& s) {
-              s.graph = "tree", s.mixing = "elastic-push", s.schedule = "async";
-              s.period = 4, s.period_down = 6;
+              s.mix.graph.kind = GraphSettings::Kind::tree,
+              s.mix.rule = MixingSettings::Rule::elastic_push,
+              s.schedule.kind = ScheduleSettings::Kind::async;
+              s.schedule.period = 4, s.mix.period_down = 6;
             }),
             "period_down = 6 is no multiple of period = 4; make it one");
-  EXPECT_EQ(check_mixing([](Settings& s) { s.period_down = 6; }),
+  EXPECT_EQ(check_mixing([](Settings& s) { s.mix.period_down = 6; }),
             "period_down = 6 has no effect here: it goes with mixing elastic-push with graph tree; "
             "leave it at 0");
   for (const char* strategy : {"pairwise", "allreduce", "single"}) {
-    EXPECT_EQ(check([&](Settings& s) { s.strategy = strategy, s.graph = "mesh"; }),
+    EXPECT_EQ(check([&](Settings& s) {
+                s.strategy = named<StrategyKind>(strategy),
+                s.mix.graph.kind = GraphSettings::Kind::mesh;
+              }),
               "graph = mesh has no effect here: it goes with strategy mix; leave it at window");
   }
-  EXPECT_EQ(check([](Settings& s) { s.strategy = "allreduce", s.codec = "half"; }),
+  EXPECT_EQ(check([](Settings& s) {
+              s.strategy = StrategyKind::allreduce, s.mix.codec.kind = CodecSettings::Kind::half;
+            }),
             "codec = half has no effect here: it goes with strategies mix, pairwise, exponential "
             "and local; leave it at raw");
 }
 
 TEST(CheckSettings, RefusesAGraphFileThatIsMissingOrConnectsNotAll) {
   const auto check_graph = [](const std::string& file) {
-    return check_mixing([&](Settings& s) { s.graph = "file", s.graph_file = file; });
+    return check_mixing([&](Settings& s) {
+      s.mix.graph.kind = GraphSettings::Kind::file, s.mix.graph.file = file;
+    });
   };
   EXPECT_EQ(check_graph(""), "graph = file needs a file; name it with graph_file");
-  EXPECT_EQ(check_mixing([](Settings& s) { s.graph_file = "a.txt"; }),
+  EXPECT_EQ(check_mixing([](Settings& s) { s.mix.graph.file = "a.txt"; }),
             "graph_file = a.txt has no effect here: it goes with strategy mix with graph file; "
             "leave it out");
   const TemporaryFolder folder;
@@ -616,17 +763,17 @@ TEST(CheckSettings, RefusesASlowWorkerThatIsNotUnderstood) {
 }
 
 TEST(CheckSettings, RefusesAGoalThatIsNotUnderstood) {
-  EXPECT_EQ(check([](Settings& s) { s.until = "loss=0.1"; }),
+  EXPECT_EQ(check([](Settings& s) { s.train.until = "loss=0.1"; }),
             "until = 'loss=0.1' is not understood; write it like accuracy=0.97");
 }
 
 TEST(TargetAccuracy, IsReadFromUntil) {
   Settings settings;
-  EXPECT_EQ(target_accuracy(settings), std::nullopt);
-  settings.until = "accuracy=0.97";
-  EXPECT_EQ(target_accuracy(settings), 0.97);
-  settings.until = "accuracy=1";
-  EXPECT_EQ(target_accuracy(settings), 1.0);
+  EXPECT_EQ(target_accuracy(settings.train), std::nullopt);
+  settings.train.until = "accuracy=0.97";
+  EXPECT_EQ(target_accuracy(settings.train), 0.97);
+  settings.train.until = "accuracy=1";
+  EXPECT_EQ(target_accuracy(settings.train), 1.0);
 }
 
 TEST(TargetAccuracy, RefusesWhatIsNoShare) {
@@ -634,15 +781,15 @@ TEST(TargetAccuracy, RefusesWhatIsNoShare) {
                             "accuracy=97", "accuracy=1.01", "accuracy=0.97x", "accuracy= 0.97",
                             "accuracy=97%", "accuracy=nan", "Accuracy=0.97", " accuracy=0.97"}) {
     Settings settings;
-    settings.until = until;
-    EXPECT_EQ(error_of([&] { target_accuracy(settings); }),
+    settings.train.until = until;
+    EXPECT_EQ(error_of([&] { target_accuracy(settings.train); }),
               fmt::format("until = '{}' is not understood; write it like accuracy=0.97", until));
   }
 }
 
 TEST(Advice, SaysWhenAveragingOverAllSendsLess) {
   Settings settings;
-  settings.passes = 2;
+  settings.mix.graph.passes = 2;
   EXPECT_EQ(advice(settings),
             "passes = 2 sends 2.00 times the weights a round; averaging over all 4 workers (passes "
             "= 3) sends only 1.50 times");
@@ -651,11 +798,11 @@ TEST(Advice, SaysWhenAveragingOverAllSendsLess) {
 TEST(Advice, IsSilentWhereThereIsNothingToGain) {
   Settings settings;
   EXPECT_EQ(advice(settings), std::nullopt) << "passes 1 of 4";
-  settings.passes = 3;
+  settings.mix.graph.passes = 3;
   EXPECT_EQ(advice(settings), std::nullopt) << "that is all of them already";
   for (const char* strategy : {"allreduce", "exponential", "local", "single"}) {
     settings = {};
-    settings.strategy = strategy;
+    settings.strategy = named<StrategyKind>(strategy);
     EXPECT_EQ(advice(settings), std::nullopt) << strategy;
   }
 }
@@ -664,14 +811,15 @@ TEST(Advice, IsSilentWhereThereIsNothingToGain) {
 TEST(Advice, IsGivenExactlyWhereTheWindowSendsMoreThanAll) {
   Settings settings;
   for (settings.workers = 1; settings.workers <= 40; ++settings.workers) {
-    for (settings.passes = 1; settings.passes <= std::max(1, settings.workers - 1);
-         ++settings.passes) {
-      const auto window = static_cast<unsigned>(settings.passes + 1);
+    for (settings.mix.graph.passes = 1;
+         settings.mix.graph.passes <= std::max(1, settings.workers - 1);
+         ++settings.mix.graph.passes) {
+      const auto window = static_cast<unsigned>(settings.mix.graph.passes + 1);
       const double ours = std::bit_width(window) - 1 + std::popcount(window) - 1;
       const double all = 2.0 * (settings.workers - 1) / settings.workers;
-      const bool is_all = settings.passes >= settings.workers - 1;
+      const bool is_all = settings.mix.graph.passes >= settings.workers - 1;
       EXPECT_EQ(advice(settings).has_value(), !is_all && ours > all)
-          << settings.passes << " of " << settings.workers;
+          << settings.mix.graph.passes << " of " << settings.workers;
     }
   }
 }

@@ -70,7 +70,7 @@ Task<> follow(const Script& script, Comm& comm, Floats& weights, std::vector<int
       }
       Task<bool> taken = step.take([&] {
         ++updates[rank];
-        const auto lr = static_cast<float>(script.settings.lr);
+        const auto lr = static_cast<float>(script.settings.optimizer.lr);
         for (std::size_t i = 0; i < gradients.size(); ++i) weights[i] -= lr * gradients[i];
       });
       const bool last = co_await taken;
@@ -101,8 +101,8 @@ class StepOfMany : public testing::TestWithParam<int> {
   Script script_for(const std::string& strategy, std::size_t full, int passes) const {
     Script script;
     script.settings = settings_for(strategy, GetParam());
-    script.settings.lr = 0.25;
-    script.settings.momentum = 0;
+    script.settings.optimizer.lr = 0.25;
+    script.settings.optimizer.momentum = 0;
     script.settings.backward_passes = passes;
     script.parameters = parameters_of({7, 1, 0, 13, 5, 2});
     script.full = full;
@@ -344,9 +344,9 @@ TEST(Buckets, AreAsTheSettingsHaveThem) {
   Settings settings;
   settings.bucket_kb = 2;
   EXPECT_EQ(full_bucket(settings), 500u);
-  settings.factors = true;
+  settings.server.factors = true;
   EXPECT_EQ(full_bucket(settings), 0u);
-  settings.strategy = "ring-leader";
+  settings.strategy = StrategyKind::ring_leader;
   EXPECT_GT(full_bucket(settings), std::size_t{1} << 40);
 }
 

@@ -73,14 +73,8 @@ INSTANTIATE_TEST_SUITE_P(All, StrategyTest,
 // Servers and the ring with a leader have hooks that need more than a step: they are tested by
 // whole trainings, in tests/server and in ring_leader_test.cc.
 TEST(Strategies, TheTestsAboveNameAllThereAre) {
-  EXPECT_EQ(kStrategyNames,
+  EXPECT_EQ(names_listed<StrategyKind>(),
             "allreduce, server, ring-leader, mix, pairwise, exponential, local, single");
-}
-
-TEST(StrategiesDeathTest, AnUncheckedNameStopsTheProgram) {
-  Cluster cluster(1);
-  EXPECT_DEATH(make_strategy(settings_for("gossip", 1), cluster.comm(0)),
-               "'gossip' was not checked");
 }
 
 // Decentral strategies leave the gradients alone, central ones the weights.

@@ -129,7 +129,7 @@ class Workers {
 
 inline Settings settings_for(const std::string& strategy, int workers) {
   Settings settings;
-  settings.strategy = strategy;
+  settings.strategy = named<StrategyKind>(strategy);
   settings.workers = workers;
   return settings;
 }

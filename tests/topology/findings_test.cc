@@ -11,7 +11,8 @@ namespace starling {
 namespace {
 
 TEST(GraphFindings, OfAWindowAreThoseOfPairwiseAveraging) {
-  const GraphFindings found = examine({.name = "window", .size = 6, .passes = 1});
+  const GraphFindings found =
+      examine({.kind = GraphSettings::Kind::window, .size = 6, .passes = 1});
   EXPECT_NEAR(found.contraction, pairwise_contraction(6), 1e-9);
   EXPECT_EQ(found.weights.size(), 1u);
   EXPECT_EQ(found.sent.least, 1);
@@ -21,7 +22,7 @@ TEST(GraphFindings, OfAWindowAreThoseOfPairwiseAveraging) {
 }
 
 TEST(GraphFindings, TellWhoSendsMoreThanOthers) {
-  const GraphFindings found = examine({.name = "star", .size = 5});
+  const GraphFindings found = examine({.kind = GraphSettings::Kind::star, .size = 5});
   EXPECT_EQ(found.sent.least, 1);
   EXPECT_EQ(found.sent.most, 4);
   EXPECT_NEAR(found.sent.mean, 8.0 / 5, 1e-12);
@@ -29,7 +30,7 @@ TEST(GraphFindings, TellWhoSendsMoreThanOthers) {
 }
 
 TEST(GraphFindings, CountARoundOfAGraphThatChanges) {
-  const GraphFindings found = examine({.name = "exponential", .size = 8});
+  const GraphFindings found = examine({.kind = GraphSettings::Kind::exponential, .size = 8});
   EXPECT_EQ(found.weights.size(), 3u);
   EXPECT_NEAR(found.contraction, 0, 1e-6) << "exact after all rounds";
   EXPECT_EQ(found.sent.most, 1);
@@ -39,7 +40,7 @@ TEST(GraphFindings, TellWhetherSomeAreHeardMoreThanOthers) {
   const TemporaryFolder folder;
   const std::string file = folder.path() / "edges.txt";
   std::ofstream(file) << "0 -> 1\n1 -> 2\n2 -> 0\n0 -> 2\n";
-  const GraphFindings found = examine({.name = "file", .size = 3, .file = file});
+  const GraphFindings found = examine({.kind = GraphSettings::Kind::file, .size = 3, .file = file});
   EXPECT_FALSE(found.keeps_the_mean);
   EXPECT_EQ(found.sent.most, 2);
 }

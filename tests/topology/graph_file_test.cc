@@ -120,8 +120,9 @@ class GraphFile : public ::testing::Test {
 TEST_F(GraphFile, IsReadByItsName) {
   std::ofstream(folder_ / "edges") << "0 1\n1 2 # two hops\n";
   EXPECT_EQ(heard(read_graph_file(folder_ / "edges", 3)), (Heard{{1}, {0, 2}, {1}}));
-  EXPECT_EQ(heard(make_graph({.name = "file", .size = 3, .file = folder_ / "edges"})),
-            (Heard{{1}, {0, 2}, {1}}));
+  EXPECT_EQ(
+      heard(make_graph({.kind = GraphSettings::Kind::file, .size = 3, .file = folder_ / "edges"})),
+      (Heard{{1}, {0, 2}, {1}}));
 }
 
 TEST_F(GraphFile, ErrorsNameFileAndLine) {

@@ -17,8 +17,8 @@ void expect_as_in_the_whole(const GraphSettings& settings) {
     const Neighbourhood mine(settings, rank);
     ASSERT_EQ(mine.rounds(), graph.rounds());
     for (std::uint64_t round = 0; round < 2 * graph.rounds(); ++round) {
-      SCOPED_TRACE(testing::Message() << settings.name << " of " << settings.size << ", rank "
-                                      << rank << " in round " << round);
+      SCOPED_TRACE(testing::Message() << name_of(settings.kind) << " of " << settings.size
+                                      << ", rank " << rank << " in round " << round);
       const auto heard = mine.hears(round);
       EXPECT_TRUE(std::ranges::equal(heard, graph.hears(rank, round)));
       EXPECT_TRUE(std::ranges::equal(mine.tells(round), graph.tells(rank, round)));
@@ -36,7 +36,9 @@ TEST(Neighbourhood, IsAWorkersPartOfEveryGraph) {
   for (const char* name :
        {"window", "closed-ring", "exponential", "static-exponential", "tree", "star", "mesh"}) {
     for (int size : {1, 2, 3, 4, 5, 8, 13}) {
-      for (int number : {1, 2, 3}) expect_as_in_the_whole({name, size, number, number, ""});
+      for (int number : {1, 2, 3}) {
+        expect_as_in_the_whole({named<GraphSettings::Kind>(name), size, number, number, ""});
+      }
     }
   }
 }
@@ -46,19 +48,19 @@ TEST(Neighbourhood, IsAWorkersPartOfAFile) {
   const std::string file = folder.path() / "graph";
   for (const char* edges : {"0 1\n1 2\n1 3\n", "0 -> 1\n1 -> 2\n2 -> 0\n0 -> 3\n3 -> 1\n"}) {
     std::ofstream(file) << edges;
-    expect_as_in_the_whole({"file", 4, 1, 2, file});
+    expect_as_in_the_whole({GraphSettings::Kind::file, 4, 1, 2, file});
   }
 }
 
 TEST(Neighbourhood, RefusesWhatIsNoGraph) {
-  EXPECT_TRUE(error_of([] { Neighbourhood({"circle", 3}, 0); }).starts_with("there is no graph"));
-  EXPECT_TRUE(error_of([] { Neighbourhood({"tree", 3, 1, 0}, 0); }).starts_with("a tree of arity"));
+  const GraphSettings tree{.kind = GraphSettings::Kind::tree, .size = 3, .arity = 0};
+  EXPECT_TRUE(error_of([&] { Neighbourhood(tree, 0); }).starts_with("a tree of arity"));
 }
 
 // Thousands of workers, each with its own: no rank may build what all of them need.
 TEST(Neighbourhood, OfAMillionWorkersIsSmall) {
   for (const char* name : {"window", "closed-ring", "exponential", "static-exponential", "tree"}) {
-    const Neighbourhood mine({name, 1'000'000, 2, 3, ""}, 999'999);
+    const Neighbourhood mine({named<GraphSettings::Kind>(name), 1'000'000, 2, 3, ""}, 999'999);
     EXPECT_LE(mine.hears().size(), 20u) << name;
   }
 }

@@ -51,7 +51,7 @@ Rounds renumbered(const Rounds& rounds, std::uint64_t seed) {
 
 TEST(Contraction, OfAWindowOfOnePassIsTheCosineOfPiOverN) {
   for (int size = 1; size <= 40; ++size) {
-    EXPECT_NEAR(contraction_of({.name = "window", .size = size}, mean_matrix),
+    EXPECT_NEAR(contraction_of({.kind = GraphSettings::Kind::window, .size = size}, mean_matrix),
                 pairwise_contraction(size), 1e-9)
         << size;
   }
@@ -62,15 +62,17 @@ TEST(Contraction, OfAClosedRingIsThatOfItsSlowestWave) {
     const auto wave = [size](int length) {
       return std::abs(1.0 / 3 + 2.0 / 3 * std::cos(2 * std::numbers::pi * length / size));
     };
-    EXPECT_NEAR(contraction_of({.name = "closed-ring", .size = size}, metropolis_matrix),
-                std::max(wave(1), wave(size / 2)), 1e-9)
+    EXPECT_NEAR(
+        contraction_of({.kind = GraphSettings::Kind::closed_ring, .size = size}, metropolis_matrix),
+        std::max(wave(1), wave(size / 2)), 1e-9)
         << size;
   }
 }
 
 TEST(Contraction, OfAPathIsTheCosineToo) {
   for (int size = 2; size <= 40; ++size) {
-    EXPECT_NEAR(contraction_of({.name = "tree", .size = size, .arity = 1}, metropolis_matrix),
+    EXPECT_NEAR(contraction_of({.kind = GraphSettings::Kind::tree, .size = size, .arity = 1},
+                               metropolis_matrix),
                 size == 2 ? 0 : 1.0 / 3 + 2.0 / 3 * std::cos(std::numbers::pi / size), 1e-9)
         << size;
   }
@@ -78,25 +80,33 @@ TEST(Contraction, OfAPathIsTheCosineToo) {
 
 TEST(Contraction, OfAStarIsAllButOneOverN) {
   for (int size = 3; size <= 40; ++size) {
-    EXPECT_NEAR(contraction_of({.name = "star", .size = size}, metropolis_matrix), 1 - 1.0 / size,
-                1e-9)
+    EXPECT_NEAR(
+        contraction_of({.kind = GraphSettings::Kind::star, .size = size}, metropolis_matrix),
+        1 - 1.0 / size, 1e-9)
         << size;
   }
 }
 
 TEST(Contraction, IsZeroForTheExactMean) {
   for (int size : {1, 2, 3, 6, 7, 64, 100}) {
-    EXPECT_EQ(contraction_of({.name = "mesh", .size = size}, mean_matrix), 0) << size;
-    EXPECT_EQ(contraction_of({.name = "window", .size = size, .passes = size}, mean_matrix), 0);
+    EXPECT_EQ(contraction_of({.kind = GraphSettings::Kind::mesh, .size = size}, mean_matrix), 0)
+        << size;
+    EXPECT_EQ(contraction_of({.kind = GraphSettings::Kind::window, .size = size, .passes = size},
+                             mean_matrix),
+              0);
   }
   for (int size : {1, 2, 4, 8, 16, 64, 128}) {
-    EXPECT_EQ(contraction_of({.name = "exponential", .size = size}, mean_matrix), 0) << size;
+    EXPECT_EQ(contraction_of({.kind = GraphSettings::Kind::exponential, .size = size}, mean_matrix),
+              0)
+        << size;
   }
 }
 
 TEST(Contraction, OfTheExponentialGraphIsNotZeroBetweenPowersOfTwo) {
   for (int size : {3, 5, 6, 7, 12, 33}) {
-    EXPECT_GT(contraction_of({.name = "exponential", .size = size}, mean_matrix), 0.1) << size;
+    EXPECT_GT(contraction_of({.kind = GraphSettings::Kind::exponential, .size = size}, mean_matrix),
+              0.1)
+        << size;
   }
 }
 
@@ -127,7 +137,7 @@ TEST(Contraction, SeesThatSomeRoundsForgetEverything) {
 }
 
 TEST(Contraction, IsPerRound) {
-  const Matrix once = metropolis_matrix(make_graph({.name = "tree", .size = 9}));
+  const Matrix once = metropolis_matrix(make_graph({.kind = GraphSettings::Kind::tree, .size = 9}));
   const double one = contraction(Rounds{once});
   EXPECT_NEAR(contraction(Rounds{once, once, once}), one, 1e-9);
   const Matrix idle = mean_matrix(constant(Heard(9)));
@@ -139,7 +149,8 @@ TEST(Contraction, IsPerRound) {
 TEST(Contraction, DoesNotDependOnTheRanksOrder) {
   for (const std::string name : {"window", "closed-ring", "exponential", "static-exponential"}) {
     for (int size : {5, 6, 8, 13, 24, 100}) {
-      const auto rounds = all_rounds(make_graph({.name = name, .size = size}), mean_matrix);
+      const auto rounds = all_rounds(
+          make_graph({.kind = named<GraphSettings::Kind>(name), .size = size}), mean_matrix);
       EXPECT_NEAR(contraction(renumbered(rounds, 3)), contraction(rounds), 1e-8)
           << name << " of " << size;
     }
@@ -147,8 +158,8 @@ TEST(Contraction, DoesNotDependOnTheRanksOrder) {
 }
 
 TEST(Contraction, TellsSlowGraphsFromNever) {
-  const auto rounds =
-      all_rounds(make_graph({.name = "closed-ring", .size = 200}), metropolis_matrix);
+  const auto rounds = all_rounds(
+      make_graph({.kind = GraphSettings::Kind::closed_ring, .size = 200}), metropolis_matrix);
   const double gap = 2.0 / 3 * (1 - std::cos(2 * std::numbers::pi / 200));  // 0.00033
   EXPECT_NEAR(spectral_gap(rounds) / gap, 1, 1e-9);
   EXPECT_NEAR(spectral_gap(renumbered(rounds, 1)) / gap, 1, 1e-4);
@@ -182,7 +193,8 @@ TEST(Contraction, IsTheRateAtWhichRandomValuesDrawTogether) {
   for (const std::string name :
        {"window", "closed-ring", "exponential", "static-exponential", "tree", "star"}) {
     for (int size : {3, 5, 6, 9}) {
-      const Graph graph = make_graph({.name = name, .size = size, .passes = 2});
+      const Graph graph =
+          make_graph({.kind = named<GraphSettings::Kind>(name), .size = size, .passes = 2});
       const auto rounds = all_rounds(graph, mean_matrix);
       const double rate = contraction(rounds);
       if (rate == 0) continue;  // nothing is left to measure

@@ -44,9 +44,10 @@ std::vector<std::vector<float>> train(const Experiment& experiment, int workers,
     set.count = experiment.samples;
     const Images images(set);
     Dist dist(make_model(experiment.model), settings, job);
-    torch::optim::SGD optimizer({dist.model().flat_parameter()},
-                                torch::optim::SGDOptions(settings.lr).momentum(settings.momentum));
-    Batches batches(experiment.samples, job.size, settings.batch, 1);
+    torch::optim::SGD optimizer(
+        {dist.model().flat_parameter()},
+        torch::optim::SGDOptions(settings.optimizer.lr).momentum(settings.optimizer.momentum));
+    Batches batches(experiment.samples, job.size, settings.train.batch, 1);
     const auto steps = static_cast<std::uint64_t>(experiment.epochs) * batches.steps_per_epoch();
     for (std::uint64_t step = 0; step < steps; ++step) {
       const auto batch = batches.batch(step, job.rank);
@@ -75,13 +76,13 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 
 TEST(Dist, AllreduceOfNWorkersFollowsOneWorkerWithABatchNTimesAsLarge) {
   Experiment experiment;
-  experiment.settings.strategy = "allreduce";
+  experiment.settings.strategy = StrategyKind::allreduce;
   experiment.samples = 590;  // the last batch is uneven
   experiment.epochs = 3;
-  experiment.settings.batch = 64;
+  experiment.settings.train.batch = 64;
   const auto one = train(experiment, 1);
   for (int workers : {2, 4}) {
-    experiment.settings.batch = 64 / workers;
+    experiment.settings.train.batch = 64 / workers;
     const auto many = train(experiment, workers);
     for (const auto& weights : many) EXPECT_EQ(weights, many[0]) << workers;
     EXPECT_LT(largest_difference(many[0], one[0]), 2e-5) << workers;
@@ -92,10 +93,10 @@ TEST(Dist, AllreduceOfNWorkersFollowsOneWorkerWithABatchNTimesAsLarge) {
 // fail.
 TEST(Dist, WithoutExchangeWorkersPartFromTheSingleOne) {
   Experiment experiment;
-  experiment.settings.strategy = "single";
-  experiment.settings.batch = 16;
+  experiment.settings.strategy = StrategyKind::single;
+  experiment.settings.train.batch = 16;
   const auto many = train(experiment, 4, false);
-  experiment.settings.batch = 64;
+  experiment.settings.train.batch = 64;
   const auto one = train(experiment, 1);
   EXPECT_GT(largest_difference(many[0], one[0]), 1e-3);
   EXPECT_GT(largest_difference(many[0], many[1]), 1e-3);
@@ -103,8 +104,8 @@ TEST(Dist, WithoutExchangeWorkersPartFromTheSingleOne) {
 
 TEST(Dist, GivesTheSameWeightsWhateverTheBuckets) {
   Experiment experiment;
-  experiment.settings.strategy = "allreduce";
-  experiment.settings.batch = 20;
+  experiment.settings.strategy = StrategyKind::allreduce;
+  experiment.settings.train.batch = 20;
   experiment.settings.bucket_kb = 1'000'000;
   const auto one_bucket = train(experiment, 3);
   experiment.settings.bucket_kb = 1;  // every tensor its own
@@ -117,7 +118,7 @@ TEST(Dist, GivesTheSameWeightsWhateverTheBuckets) {
 TEST(Dist, SendsGradientsWhileTheBackwardPassGoesOn) {
   const auto sent = Workers::run(2, 2, [](const Job& job, std::span<float> results) {
     Settings settings;
-    settings.strategy = "allreduce";
+    settings.strategy = StrategyKind::allreduce;
     settings.exchange = "ring";  // in which nobody waits before it sends
     settings.workers = 2;
     settings.bucket_kb = 1;
@@ -141,9 +142,9 @@ TEST(Dist, SendsGradientsWhileTheBackwardPassGoesOn) {
 TEST(Dist, RepeatsEverySyncStrategyBitForBit) {
   for (const char* strategy : {"allreduce", "pairwise", "exponential", "local"}) {
     Experiment experiment;
-    experiment.settings.strategy = strategy;
-    experiment.settings.batch = 16;
-    if (std::string(strategy) == "local") experiment.settings.period = 4;
+    experiment.settings.strategy = named<StrategyKind>(strategy);
+    experiment.settings.train.batch = 16;
+    if (std::string(strategy) == "local") experiment.settings.schedule.period = 4;
     EXPECT_EQ(train(experiment, 3), train(experiment, 3)) << strategy;
   }
 }
@@ -153,15 +154,15 @@ TEST(Dist, SumsTheGradientsOfSeveralBackwardPasses) {
   // rate.
   Experiment experiment;
   experiment.samples = 576;
-  experiment.settings.strategy = "allreduce";
-  experiment.settings.momentum = 0;
-  experiment.settings.batch = 96;
-  experiment.settings.lr = 0.1;
+  experiment.settings.strategy = StrategyKind::allreduce;
+  experiment.settings.optimizer.momentum = 0;
+  experiment.settings.train.batch = 96;
+  experiment.settings.optimizer.lr = 0.1;
   const auto once = train(experiment, 1);
   for (int workers : {1, 2, 4}) {
     for (int passes : {2, 3}) {
-      experiment.settings.batch = 96 / workers / passes;
-      experiment.settings.lr = 0.1 / passes;
+      experiment.settings.train.batch = 96 / workers / passes;
+      experiment.settings.optimizer.lr = 0.1 / passes;
       experiment.settings.backward_passes = passes;
       const auto often = train(experiment, workers);
       for (const auto& weights : often) {
@@ -175,10 +176,10 @@ TEST(Dist, ServesOthersInItsEarlyPasses) {
   const Shared<std::atomic<bool>> served;
   Workers::run(2, 1, [&](const Job& job, std::span<float>) {
     Settings settings;
-    settings.strategy = "server";
-    settings.servers = 1;
-    settings.placement = "workers";
-    settings.gate = "async";
+    settings.strategy = StrategyKind::server;
+    settings.server.servers = 1;
+    settings.server.placement = ServerSettings::Placement::workers;
+    settings.server.gate.kind = GateSettings::Kind::async;
     settings.workers = 2;
     settings.backward_passes = 2;
     torch::nn::Linear layer(3, 2);
@@ -206,7 +207,7 @@ TEST(Dist, ServesOthersInItsEarlyPasses) {
 TEST(Dist, ASecondBackwardIsAnErrorOnceTheGradientsAreUnderWay) {
   Workers::run(2, 1, [](const Job& job, std::span<float>) {
     Settings settings;
-    settings.strategy = "allreduce";
+    settings.strategy = StrategyKind::allreduce;
     settings.workers = 2;
     torch::nn::Linear layer(3, 2);
     Dist dist(model_of(*layer), settings, job);
@@ -234,7 +235,7 @@ TEST(Dist, SeveralBackwardsBeforeAnythingIsSentAddUp) {
   };
   Workers::run(2, 1, [](const Job& job, std::span<float>) {
     Settings settings;
-    settings.strategy = "allreduce";
+    settings.strategy = StrategyKind::allreduce;
     settings.workers = 2;
     Net net;
     Dist dist(model_of(net), settings, job);  // one bucket
@@ -258,8 +259,8 @@ TEST(Dist, SeveralBackwardsBeforeAnythingIsSentAddUp) {
 TEST(Dist, UnevenShardsDoNotHang) {
   for (const char* strategy : {"allreduce", "pairwise"}) {
     Experiment experiment;
-    experiment.settings.strategy = strategy;
-    experiment.settings.batch = 7;
+    experiment.settings.strategy = named<StrategyKind>(strategy);
+    experiment.settings.train.batch = 7;
     experiment.samples = 43;  // 2 samples for 3 workers at the end
     EXPECT_EQ(train(experiment, 3).size(), 3u);
   }
@@ -268,7 +269,7 @@ TEST(Dist, UnevenShardsDoNotHang) {
 TEST(Dist, TakesBackGradientsThatAUserCutLoose) {
   Workers::run(2, 1, [](const Job& job, std::span<float>) {
     Settings settings;
-    settings.strategy = "allreduce";
+    settings.strategy = StrategyKind::allreduce;
     settings.workers = 2;
     torch::nn::Linear layer(3, 2);
     Dist dist(model_of(*layer), settings, job);

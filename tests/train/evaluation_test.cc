@@ -49,7 +49,7 @@ double loss_of(double high, double share) { return std::log(std::exp(high) + 9) 
 
 Settings settings_for(int workers) {
   Settings settings;
-  settings.strategy = workers == 1 ? "single" : "pairwise";
+  settings.strategy = workers == 1 ? StrategyKind::single : StrategyKind::pairwise;
   settings.workers = workers;
   return settings;
 }

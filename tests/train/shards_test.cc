@@ -34,7 +34,7 @@ double concentration(const Shards& shards, const std::vector<std::uint8_t>& labe
 }
 
 TEST(Shards, GiveEverySampleToExactlyOneWorker) {
-  for (const char* how : {"dirichlet", "label"}) {
+  for (const char* how : {TrainSettings::Shards::dirichlet, TrainSettings::Shards::label}) {
     for (int workers : {1, 2, 3, 5, 8, 13}) {
       for (std::size_t samples : {std::size_t{0}, std::size_t{1}, std::size_t{997}}) {
         const auto labels = labels_of(samples);
@@ -52,7 +52,7 @@ TEST(Shards, GiveEverySampleToExactlyOneWorker) {
 
 TEST(Shards, ByLabelHoldFewLabels) {
   const auto labels = labels_of(10'000);
-  for (const auto& shard : share_out(labels, 5, "label", 1, 3)) {
+  for (const auto& shard : share_out(labels, 5, TrainSettings::Shards::label, 1, 3)) {
     EXPECT_EQ(shard.size(), 2000u);
     EXPECT_LE(kinds(shard, labels), 4u);  // two pieces, each of which may hold the end of a label
   }
@@ -61,7 +61,7 @@ TEST(Shards, ByLabelHoldFewLabels) {
 TEST(Shards, AreTheMoreUnevenTheSmallerAlphaIs) {
   const auto labels = labels_of(10'000);
   const auto uneven = [&](double alpha) {
-    return concentration(share_out(labels, 8, "dirichlet", alpha, 3), labels);
+    return concentration(share_out(labels, 8, TrainSettings::Shards::dirichlet, alpha, 3), labels);
   };
   EXPECT_NEAR(uneven(1000), 0.1, 0.03);  // as good as even
   EXPECT_GT(uneven(0.05), 0.5);
@@ -71,8 +71,10 @@ TEST(Shards, AreTheMoreUnevenTheSmallerAlphaIs) {
 
 TEST(Shards, DependOnTheSeedAlone) {
   const auto labels = labels_of(500);
-  EXPECT_EQ(share_out(labels, 4, "dirichlet", 0.5, 1), share_out(labels, 4, "dirichlet", 0.5, 1));
-  EXPECT_NE(share_out(labels, 4, "dirichlet", 0.5, 1), share_out(labels, 4, "dirichlet", 0.5, 2));
+  EXPECT_EQ(share_out(labels, 4, TrainSettings::Shards::dirichlet, 0.5, 1),
+            share_out(labels, 4, TrainSettings::Shards::dirichlet, 0.5, 1));
+  EXPECT_NE(share_out(labels, 4, TrainSettings::Shards::dirichlet, 0.5, 1),
+            share_out(labels, 4, TrainSettings::Shards::dirichlet, 0.5, 2));
 }
 
 TEST(Batches, OfShardsGoThroughAWorkersOwnSamplesAgainAndAgain) {

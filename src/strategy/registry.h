@@ -1,0 +1,41 @@
+// The strategies there are, one row each: all that others must know of one before it is made.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "strategy/strategy.h"
+
+namespace starling {
+
+struct StrategyRow {
+  StrategyKind kind;
+  Part reads;  // beside what all strategies read
+  // pairwise, exponential and local are short for mix over a graph whose rule is the mean.
+  std::optional<GraphSettings::Kind> graph;
+  bool one_bucket;  // it wants all gradients at once
+  MakeStrategy* make;
+  // Throws Error, in one sentence, if what it reads does not go together.
+  void (*check)(const Settings& settings);
+  // Whether the others go on when a worker is lost.
+  bool (*survives_losses)(const Settings& settings);
+  // Whether the mean of all gradients of a step is what the weights are updated by.
+  bool (*averages_gradients)(const Settings& settings);
+};
+
+const StrategyRow& strategy_row(StrategyKind kind);
+inline bool wants_one_bucket(const Settings& settings) {
+  return strategy_row(settings.strategy).one_bucket;
+}
+inline bool survives_losses(const Settings& settings) {
+  return strategy_row(settings.strategy).survives_losses(settings);
+}
+inline bool averages_gradients(const Settings& settings) {
+  return strategy_row(settings.strategy).averages_gradients(settings);
+}
+
+// The names of those that read this part; where the choice of graph, rule and schedule matters, only
+// of those that leave it open.
+std::vector<std::string_view> readers_of(Part part, bool only_where_open = false);
+
+}  // namespace starling

@@ -1,0 +1,47 @@
+// Which graph: topology/graph.h says what each is.
+#pragma once
+
+#include <string>
+
+#include "base/names.h"
+#include "base/setting.h"
+
+namespace starling {
+
+struct GraphSettings {
+  enum class Kind { window, closed_ring, exponential, static_exponential, tree, star, mesh, file };
+  friend constexpr Names<8> names_of(Kind) {
+    return {"graph",
+            {"window", "closed-ring", "exponential", "static-exponential", "tree", "star", "mesh",
+             "file"}};
+  }
+
+  Kind kind = Kind::window;
+  int size = 1;        // how many workers
+  int passes = 1;      // window: how many ring predecessors a worker hears
+  int arity = 2;       // tree: how many children a worker has
+  std::string file{};  // file: where its edges are, see graph_file.h
+
+  // But for size and passes, which are not the graph's alone.
+  template <class Self, class Visitor>
+  static void visit(Self& s, Visitor&& visit) {
+    visit(
+        {"graph",
+         Section::decentral,
+         fmt::format("mix: who hears whom: {} (see `starling graph`)", names_listed<Kind>(" or ")),
+         {.only_where_open = true}},
+        s.kind);
+    visit({"arity",
+           Section::decentral,
+           "graph tree: how many children a worker has",
+           {s.kind == Kind::tree, "graph tree", "", true}},
+          s.arity, 1, 4096);
+    visit({"graph_file",
+           Section::decentral,
+           "graph file: one edge a line, 'a b' or 'a -> b'",
+           {s.kind == Kind::file, "graph file", "", true}},
+          s.file);
+  }
+};
+
+}  // namespace starling
