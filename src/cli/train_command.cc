@@ -20,8 +20,6 @@ namespace starling {
 
 namespace {
 
-using nlohmann::json;
-
 struct TrainCommand {
   SettingsFlags settings;
   LaunchFlags where;
@@ -32,12 +30,12 @@ struct TrainCommand {
 };
 
 // How stale gradients were, as bars; what is staler than the rows go is in the last.
-void print_histogram(const json& counts, double all) {
+void print_histogram(const std::vector<std::uint64_t>& counts, double all) {
   constexpr std::size_t kRows = 10;
   double rest = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const bool last = i + 1 == counts.size();
-    rest += counts[i].get<double>();
+    rest += static_cast<double>(counts[i]);
     if (i + 1 >= kRows && !last) continue;
     std::string bar;
     for (double share = rest / all; share >= 0.0125; share -= 0.025) bar += "▇";
@@ -47,78 +45,76 @@ void print_histogram(const json& counts, double all) {
   }
 }
 
-void print_servers(const json& servers) {
-  fmt::print("servers         {} updates, {} gradients applied, {} dropped\n",
-             format_count(servers["updates"]), format_count(servers["gradients_applied"]),
-             format_count(servers["gradients_dropped"]));
-  fmt::print("staleness       {:.2f} updates on average, {} at the most\n",
-             servers["staleness_mean"].get<double>(),
-             servers["staleness_max"].get<std::uint64_t>());
-  if (servers["staleness_max"].get<std::uint64_t>() > 0) {
-    print_histogram(servers["staleness_histogram"], servers["gradients_applied"].get<double>());
+std::string count_text(const std::optional<std::uint64_t>& count) {
+  return format_count(static_cast<double>(count.value_or(0)));
+}
+
+void print_staleness(const StalenessSummary& staleness, const char* unit,
+                     std::optional<std::uint64_t> all) {
+  fmt::print("staleness       {:.2f} {} on average, {} at the most\n", staleness.mean.value_or(0),
+             unit, staleness.max.value_or(0));
+  if (staleness.max.value_or(0) > 0 && staleness.histogram) {
+    print_histogram(*staleness.histogram, static_cast<double>(all.value_or(0)));
   }
 }
 
-void print_kernel_count(const json& summary) {
-  const auto all = [&](const char* key) {
-    double sum = 0;
-    for (const json& each : summary[key]) sum += each.get<double>();
-    return sum;
-  };
-  const double kernel = all("kernel_bytes_sent"), wire = all("wire_bytes_sent");
+void print_servers(const ServersSummary& servers) {
+  fmt::print("servers         {} updates, {} gradients applied, {} dropped\n",
+             count_text(servers.updates), count_text(servers.gradients_applied),
+             count_text(servers.gradients_dropped));
+  print_staleness(servers.staleness, "updates", servers.gradients_applied);
+}
+
+void print_kernel_count(const RunSummary& summary) {
+  const double kernel = summary.sum(&RankSummary::kernel_bytes_sent);
+  const double wire = summary.sum(&RankSummary::wire_bytes_sent);
   fmt::print("kernel's count  {} sent by all hosts, {:+.1f} % against our {}: headers and acks\n",
              format_bytes(kernel), (kernel / wire - 1) * 100, format_bytes(wire));
 }
 
-void print_mixing(const json& summary) {
-  const json& mixing = summary["mixing"];
-  fmt::print("graph           {}{}\n", summary["graph"].get<std::string>(),
-             summary.contains("spectral_gap")
-                 ? fmt::format(", spectral gap {:.3f}", summary["spectral_gap"].get<double>())
-                 : "");
+void print_mixing(const RunSummary& summary) {
+  const MixingSummary& mixing = *summary.mixing;
+  fmt::print(
+      "graph           {}{}\n", summary.graph.value_or("?"),
+      summary.spectral_gap ? fmt::format(", spectral gap {:.3f}", *summary.spectral_gap) : "");
   fmt::print("mixing          {} rounds, {} models mixed in, {} times the network was too slow\n",
-             format_count(mixing["rounds"]), format_count(mixing["models"]),
-             format_count(mixing["skipped"]));
-  fmt::print("staleness       {:.2f} steps on average, {} at the most\n",
-             mixing["staleness_mean"].get<double>(), mixing["staleness_max"].get<std::uint64_t>());
-  if (mixing["staleness_max"].get<std::uint64_t>() > 0) {
-    print_histogram(mixing["staleness_histogram"], mixing["models"].get<double>());
-  }
+             count_text(mixing.rounds), count_text(mixing.models), count_text(mixing.skipped));
+  print_staleness(mixing.staleness, "steps", mixing.models);
   fmt::print("spread          {:.2f} % of the model's length, between the workers at the end\n",
-             number_in(summary, "spread", NAN) * 100);
+             summary.spread.value_or(NAN) * 100);
 }
 
-void print_summary(const json& summary) {
+std::vector<std::string> row_of(const RankSummary& rank, double seconds) {
+  const auto bytes = [](const RankSummary::Bytes& count) {
+    return format_bytes(static_cast<double>(count.value_or(0)));
+  };
+  const std::int64_t number = rank.rank.value_or(0);
+  if (rank.role == RankSummary::Role::server) {
+    return {fmt::format("server {}", number), "", bytes(rank.payload_bytes_sent),
+            bytes(rank.wire_bytes_sent), ""};
+  }
+  const double waited = rank.waited_seconds.value_or(0);
+  return {std::to_string(number), fmt::format("{:.2f} %", rank.accuracy.value_or(0) * 100),
+          bytes(rank.payload_bytes_sent), bytes(rank.wire_bytes_sent),
+          fmt::format("{:.1f} s ({:.0f} %)", waited, waited / seconds * 100)};
+}
+
+void print_summary(const RunSummary& summary) {
+  const double seconds = summary.seconds.value_or(0);
   Table table({"worker", "accuracy", "payload sent", "wire sent", "waited"});
-  const std::size_t workers = summary["worker_accuracy"].size();
-  for (std::size_t i = 0; i < workers; ++i) {
-    table.add({std::to_string(summary["worker_rank"][i].get<int>()),
-               fmt::format("{:.2f} %", summary["worker_accuracy"][i].get<double>() * 100),
-               format_bytes(summary["payload_bytes_sent"][i]),
-               format_bytes(summary["wire_bytes_sent"][i]),
-               fmt::format("{:.1f} s ({:.0f} %)", summary["waited_seconds"][i].get<double>(),
-                           summary["waited_seconds"][i].get<double>() /
-                               summary["seconds"].get<double>() * 100)});
-  }
-  // A server's rank stands behind those of all workers, of whom some may be lost.
-  std::size_t rank = summary["workers"];
-  for (std::size_t i = workers; i < summary["wire_bytes_sent"].size(); ++i, ++rank) {
-    table.add({fmt::format("server {}", rank), "", format_bytes(summary["payload_bytes_sent"][i]),
-               format_bytes(summary["wire_bytes_sent"][i]), ""});
-  }
+  for (const RankSummary& rank : summary.ranks) table.add(row_of(rank, seconds));
   fmt::print("{}\n", table.text());
-  fmt::print("averaged model  {:.2f} % on the test samples\n",
-             summary["accuracy"].get<double>() * 100);
+  fmt::print("averaged model  {:.2f} % on the test samples\n", summary.accuracy.value_or(0) * 100);
   fmt::print("training        {:.1f} epochs, {} steps, {:.1f} s, {} samples/s\n",
-             summary["epochs"].get<double>(), format_count(summary["steps"]),
-             summary["seconds"].get<double>(), format_count(summary["samples_per_second"]));
-  if (summary.contains("kernel_bytes_sent")) print_kernel_count(summary);
-  if (summary.contains("mixing")) print_mixing(summary);
-  if (summary.contains("servers")) print_servers(summary["servers"]);
-  for (const json& loss : summary["lost"]) {
-    fmt::print("lost            {}; the others went on\n", loss.get<std::string>());
+             summary.epochs.value_or(0), count_text(summary.steps), seconds,
+             format_count(summary.samples_per_second.value_or(0)));
+  if (summary.has(&RankSummary::kernel_bytes_sent)) print_kernel_count(summary);
+  if (summary.mixing) print_mixing(summary);
+  if (summary.servers) print_servers(*summary.servers);
+  for (const std::string& loss : summary.lost.value_or(std::vector<std::string>())) {
+    fmt::print("lost            {}; the others went on\n", loss);
   }
-  fmt::print("run folder      {}\n", summary["run"].get<std::string>());
+  fmt::print("run folder      {}\n", summary.run.value_or(""));
 }
 
 void train_once(const TrainCommand& command) {
@@ -137,10 +133,10 @@ void train_once(const TrainCommand& command) {
   if (command.live) plan.live = parse_live_address(*command.live);
   plan.timeline = command.timeline;
   if (const auto remark = advice(plan.settings)) fmt::print(stderr, "note: {}\n", *remark);
-  const json summary = run_training(plan);
+  const RunSummary summary = run_training(plan);
   if (command.print_json) {
-    fmt::print("{}\n", summary.dump());
-  } else if (summary.contains("accuracy")) {
+    fmt::print("{}\n", as_json(summary).dump());
+  } else if (summary.accuracy) {
     print_summary(summary);
   }
 }

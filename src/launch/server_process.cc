@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "job/run_summary.h"
 #include "job/session.h"
 #include "job/traffic.h"
 #include "job/worker_events.h"
@@ -13,21 +14,23 @@ namespace starling {
 
 namespace {
 
-// All that it has sent and received, under the names that the run's summary has for it.
+// All that it has sent and received.
 void report_served(const Job& job, const Ledger& ledger, const Server& server,
                    const KernelCount& kernel) {
   const ByteCount sent = ledger.total(Direction::sent);
   const ByteCount received = ledger.total(Direction::received);
-  nlohmann::json event = {{"event", "served"},
-                          {"payload_bytes_sent", sent.payload},
-                          {"wire_bytes_sent", sent.wire},
-                          {"payload_bytes_received", received.payload},
-                          {"wire_bytes_received", received.wire},
-                          {"training_bytes_sent", server.training_bytes_sent()}};
+  RankSummary summary;
+  summary.payload_bytes_sent = sent.payload;
+  summary.wire_bytes_sent = sent.wire;
+  summary.payload_bytes_received = received.payload;
+  summary.wire_bytes_received = received.wire;
+  summary.training_bytes_sent = server.training_bytes_sent();
   if (const auto counted = kernel.so_far()) {
-    event["kernel_bytes_sent"] = counted->sent_bytes;
-    event["kernel_bytes_received"] = counted->received_bytes;
+    summary.kernel_bytes_sent = counted->sent_bytes;
+    summary.kernel_bytes_received = counted->received_bytes;
   }
+  nlohmann::json event = as_json(summary);
+  event["event"] = "served";
   report_event(job, event);
 }
 

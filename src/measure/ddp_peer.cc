@@ -21,8 +21,8 @@ constexpr int kSamples = 60'000;  // of MNIST
 
 }  // namespace
 
-json train_by_ddp(const Settings& settings, LaunchPlan plan,
-                  const std::function<void(const json&)>& on_evaluation) {
+RunSummary train_by_ddp(const Settings& settings, LaunchPlan plan,
+                        const std::function<void(const json&)>& on_evaluation) {
   const TemporaryFolder folder;
   std::string script = fmt::format(
       "exec '{}' --rank $STARLING_RANK --store '{}/store' --data '{}' --workers {} --batch {} "
@@ -40,15 +40,14 @@ json train_by_ddp(const Settings& settings, LaunchPlan plan,
   }
   plan.command = shell_reporting(script);
   plan.workers = settings.workers;
-  json result;
+  std::optional<RunSummary> result;
   run_contestant(plan, "PyTorch DDP (`make bench` installs what it needs)", [&](const json& event) {
     const std::string kind = event.value("event", "");
     if (kind == "evaluation") on_evaluation(event);
-    if (kind == "result") result = event;
+    if (kind == "result") result = run_summary_in(event);
   });
-  if (result.is_null()) throw Error("PyTorch DDP ended without a result");
-  result.erase("event");
-  return result;
+  if (!result) throw Error("PyTorch DDP ended without a result");
+  return *result;
 }
 
 }  // namespace starling

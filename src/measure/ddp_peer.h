@@ -4,6 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "job/run_summary.h"
 #include "launch/launcher.h"
 #include "strategy/settings.h"
 
@@ -14,7 +15,7 @@ inline constexpr const char* kDdpProgram = "starling-peer-ddp";
 // Trains as the settings say (workers, batch, epochs, lr, momentum, seed, until, evaluate_every; by
 // SGD, on MNIST's classic network), on the plan's lab if it names one, and returns the result.
 // Throws Error if it fails.
-nlohmann::json train_by_ddp(const Settings& settings, LaunchPlan plan,
-                            const std::function<void(const nlohmann::json&)>& on_evaluation);
+RunSummary train_by_ddp(const Settings& settings, LaunchPlan plan,
+                        const std::function<void(const nlohmann::json&)>& on_evaluation);
 
 }  // namespace starling

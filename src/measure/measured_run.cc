@@ -23,8 +23,8 @@ namespace {
 using nlohmann::json;
 
 // The run's summary if it was finished before under the same settings, in such a lab.
-std::optional<json> finished(const std::filesystem::path& folder, const Settings& settings,
-                             const std::string& lab) {
+std::optional<RunSummary> finished(const std::filesystem::path& folder, const Settings& settings,
+                                   const std::string& lab) {
   std::ifstream summary(folder / "summary.json");
   std::ifstream before(folder / "settings.toml");
   if (!summary || !before) return std::nullopt;
@@ -36,36 +36,34 @@ std::optional<json> finished(const std::filesystem::path& folder, const Settings
   }
   const json result = json::parse(summary, nullptr, false);
   if (!result.is_object()) return std::nullopt;
-  if (result.value("lab", "") != lab) {
+  if (run_summary_in(result).lab.value_or("") != lab) {
     throw Error(fmt::format("{} was measured with other links", folder.string()),
                 "choose another --folder, or remove that one");
   }
-  return result;
+  return run_summary_in(result);
 }
 
 // As a run of ours leaves it, so that reports show both.
-json run_ddp(const TrainingPlan& plan) {
+RunSummary run_ddp(const TrainingPlan& plan) {
   RunFolder folder(plan.run_folder, plan.settings);
   ProgressBar bar(plan.grid->name());
   bar.show(plan.grid->share(0), plan.grid->describe(0));
-  json summary = train_by_ddp(plan.settings, plan.launch, [&](const json& event) {
+  RunSummary summary = train_by_ddp(plan.settings, plan.launch, [&](const json& event) {
     folder.record(0, event);
     const double share = number_in(event, "step") / std::max(1.0, number_in(event, "steps"));
     bar.show(plan.grid->share(share), plan.grid->describe(share));
   });
   // The only count there is, and only in a lab.
-  if (summary.contains("kernel_bytes_sent")) {
-    summary["wire_bytes_sent"] = summary["kernel_bytes_sent"];
-  }
-  if (!plan.launch.lab.empty()) summary["lab"] = plan.launch.lab;
+  for (RankSummary& rank : summary.ranks) rank.wire_bytes_sent = rank.kernel_bytes_sent;
+  if (!plan.launch.lab.empty()) summary.lab = plan.launch.lab;
   folder.finish(summary);
   return summary;
 }
 
 }  // namespace
 
-json measured_run(const MeasureOptions& options, const Settings& settings, const std::string& name,
-                  bool by_ddp) {
+RunSummary measured_run(const MeasureOptions& options, const Settings& settings,
+                        const std::string& name, bool by_ddp) {
   const std::filesystem::path folder = options.folder / name;
   if (const auto before = finished(folder, settings, options.lab)) {
     options.progress->end(folder, true);
@@ -77,22 +75,12 @@ json measured_run(const MeasureOptions& options, const Settings& settings, const
   plan.grid = options.progress;
   options.progress->begin(name);
   try {
-    const json summary = by_ddp ? run_ddp(plan) : run_training(plan);
+    const RunSummary summary = by_ddp ? run_ddp(plan) : run_training(plan);
     options.progress->end(folder);
     return summary;
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", name, error.what()));
   }
-}
-
-double total(const json& per_worker) {
-  double sum = 0;
-  for (const json& each : per_worker) sum += each.get<double>();
-  return sum;
-}
-
-double mean(const json& per_worker) {
-  return total(per_worker) / static_cast<double>(per_worker.size());
 }
 
 }  // namespace starling

@@ -15,10 +15,13 @@ using nlohmann::json;
 
 // As the paper counts: sent and received, by everybody; by the kernel, where hosts have interfaces
 // of their own.
-double network_bytes(const json& summary) {
-  const bool kernel = summary.contains("kernel_bytes_sent");
-  return total(summary[kernel ? "kernel_bytes_sent" : "wire_bytes_sent"]) +
-         total(summary[kernel ? "kernel_bytes_received" : "wire_bytes_received"]);
+double network_bytes(const RunSummary& summary) {
+  if (summary.has(&RankSummary::kernel_bytes_sent)) {
+    return summary.sum(&RankSummary::kernel_bytes_sent) +
+           summary.sum(&RankSummary::kernel_bytes_received);
+  }
+  return summary.sum(&RankSummary::wire_bytes_sent) +
+         summary.sum(&RankSummary::wire_bytes_received);
 }
 
 // The paper's figure: network activity as bars, with the accuracy on them.
@@ -49,7 +52,7 @@ MeasuredGrid measure_paper(const MeasureOptions& options) {
   const Settings common = options.settings_over({});
   const auto grid = paper_table();
   options.progress->expect(grid.size());
-  std::vector<json> results;
+  std::vector<RunSummary> results;
   for (std::size_t i = 0; i < grid.size(); ++i) {
     const PaperRow& row = grid[i];
     Settings settings = common;
@@ -77,7 +80,7 @@ MeasuredGrid measure_paper(const MeasureOptions& options) {
       our_per_iteration = bytes / row.iterations;
       paper_baseline = row.terabytes;
     }
-    const double accuracy = results[i]["accuracy"];
+    const double accuracy = results[i].accuracy.value_or(0);
     table.add({std::to_string(row.workers),
                row.passes == row.workers ? fmt::format("{} (all)", row.passes)
                                          : std::to_string(row.passes),

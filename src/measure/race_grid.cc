@@ -95,15 +95,16 @@ Plot drawn(const GridProgress& progress, const std::string& title) {
 
 // What it took to have one model of that accuracy: evaluations are left out, and the final mean of
 // those that end with different models is in it. None if it did not get there.
-std::optional<double> seconds_to_goal(const json& summary, double goal) {
-  if (number_in(summary, "accuracy") < goal) return std::nullopt;
-  return number_in(summary, "train_seconds") + number_in(summary, "finish_seconds");
+std::optional<double> seconds_to_goal(const RunSummary& summary, double goal) {
+  if (summary.accuracy.value_or(0) < goal) return std::nullopt;
+  return summary.train_seconds.value_or(0) + summary.finish_seconds.value_or(0);
 }
 
 // DDP knows the kernel's count only, in which its evaluations are next to nothing.
-double bytes_sent(const json& summary) {
-  return sum_in(summary, summary.contains("training_bytes_sent") ? "training_bytes_sent"
-                                                                 : "kernel_bytes_sent");
+double bytes_sent(const RunSummary& summary) {
+  return summary.sum(summary.has(&RankSummary::training_bytes_sent)
+                         ? &RankSummary::training_bytes_sent
+                         : &RankSummary::kernel_bytes_sent);
 }
 
 }  // namespace
@@ -119,19 +120,19 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   json rows = json::array();
   std::optional<double> ddp;
   for (const Contestant& each : contestants) {
-    const json summary = measured_run(options, each.settings, each.name, each.is_ddp);
+    const RunSummary summary = measured_run(options, each.settings, each.name, each.is_ddp);
     const auto time = seconds_to_goal(summary, goal);
     if (each.is_ddp) ddp = time;
     json row = {{"who", each.name},
                 {"seconds", time ? json(*time) : json()},
                 {"times_sooner_than_ddp", ddp && time ? json(*ddp / *time) : json()},
-                {"steps", summary["steps"]},
-                {"accuracy", summary["accuracy"]},
+                {"steps", summary.steps.value_or(0)},
+                {"accuracy", summary.accuracy.value_or(0)},
                 {"bytes_sent", bytes_sent(summary)}};
     table.add({each.name, time ? fmt::format("{:.1f} s", *time) : "did not get there",
                ddp && time ? fmt::format("{:.1f}x", *ddp / *time) : "-",
-               format_count(summary["steps"]),
-               fmt::format("{:.2f} %", summary["accuracy"].get<double>() * 100),
+               format_count(static_cast<double>(summary.steps.value_or(0))),
+               fmt::format("{:.2f} %", summary.accuracy.value_or(0) * 100),
                bytes_sent(summary) > 0 ? format_bytes(bytes_sent(summary)) : "-"});
     rows.push_back(std::move(row));
   }

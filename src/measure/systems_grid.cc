@@ -35,30 +35,27 @@ std::vector<SystemRun> system_runs(const MeasureOptions& options) {
   return runs;
 }
 
-// Servers stand behind the workers in every list.
-double mean_of_workers(const json& summary, const char* key) {
-  json workers = json::array();
-  for (std::size_t i = 0; i < summary["worker_rank"].size(); ++i) {
-    workers.push_back(summary[key][i]);
+json as_row(const std::string& name, const RunSummary& summary) {
+  const double accuracy = summary.accuracy.value_or(0);
+  json row = {
+      {"system", name},
+      {"accuracy", accuracy},
+      {"reached_97", accuracy >= kGoal},
+      {"train_seconds", summary.train_seconds.value_or(0)},
+      {"samples_per_second", summary.samples_per_second.value_or(0)},
+      {"sent_bytes_per_worker", summary.mean_of_workers(&RankSummary::wire_bytes_sent)},
+      {"received_bytes_per_worker", summary.mean_of_workers(&RankSummary::wire_bytes_received)},
+      {"sent_bytes_by_all", summary.sum(&RankSummary::wire_bytes_sent)},
+      {"staleness_mean", json()},
+      {"staleness_max", json()},
+      {"gradients_dropped", json()}};
+  if (const StalenessSummary* seen = summary.staleness()) {
+    row["staleness_mean"] = seen->mean.value_or(0);
+    row["staleness_max"] = seen->max.value_or(0);
   }
-  return mean(workers);
-}
-
-json as_row(const std::string& name, const json& summary) {
-  json row = {{"system", name},
-              {"accuracy", summary["accuracy"]},
-              {"reached_97", summary["accuracy"].get<double>() >= kGoal},
-              {"train_seconds", summary["train_seconds"]},
-              {"samples_per_second", summary["samples_per_second"]},
-              {"sent_bytes_per_worker", mean_of_workers(summary, "wire_bytes_sent")},
-              {"received_bytes_per_worker", mean_of_workers(summary, "wire_bytes_received")},
-              {"sent_bytes_by_all", total(summary["wire_bytes_sent"])}};
-  const json seen = summary.value("servers", summary.value("mixing", json::object()));
-  for (const char* key : {"staleness_mean", "staleness_max", "gradients_dropped"}) {
-    row[key] = seen.value(key, json());
-  }
-  const double waited = mean(summary["waited_seconds"]);
-  row["waited_share"] = waited / summary["seconds"].get<double>();
+  if (summary.servers) row["gradients_dropped"] = summary.servers->gradients_dropped.value_or(0);
+  row["waited_share"] =
+      summary.mean_of_workers(&RankSummary::waited_seconds) / summary.seconds.value_or(1);
   return row;
 }
 

@@ -90,12 +90,12 @@ json as_row(const Run& run, const MeasureOptions& options) {
               {"bytes", 0.0},
               {"bytes_in_all", 0.0}};
   try {
-    const json summary = measured_run(options, run.settings, run.name());
-    row["accuracy"] = summary["accuracy"];
-    row["bytes"] = total(summary["training_bytes_sent"]);
-    row["bytes_in_all"] = total(summary["wire_bytes_sent"]);
-    row["spread"] = number_in(summary, "spread");  // of weights that are no numbers: none
-    row["seconds"] = summary["train_seconds"];
+    const RunSummary summary = measured_run(options, run.settings, run.name());
+    row["accuracy"] = summary.accuracy.value_or(0);
+    row["bytes"] = summary.sum(&RankSummary::training_bytes_sent);
+    row["bytes_in_all"] = summary.sum(&RankSummary::wire_bytes_sent);
+    row["spread"] = summary.spread.value_or(0);  // of weights that are no numbers: none
+    row["seconds"] = summary.train_seconds.value_or(0);
   } catch (const Error& error) {
     row["error"] = error.what();
   }
@@ -130,8 +130,9 @@ Plot drawn(const std::vector<json>& rows, const json* cheapest, double least,
   for (const Coding& coding : kCodings) series.push_back({coding.name, {}});
   for (const json& row : rows) {
     if (row["accuracy"].get<double>() < least) continue;
-    const std::string name =
-        row["strategy"] == "allreduce" ? "all-reduce" : row["codec"].get<std::string>();
+    const std::string name = row["strategy"] == name_of(StrategyKind::allreduce)
+                                 ? "all-reduce"
+                                 : row["codec"].get<std::string>();
     std::ranges::find(series, name, &Plot::Series::name)->points.push_back(point(row));
     if (row["front"].get<bool>()) front.points.push_back(point(row));
   }
@@ -173,7 +174,7 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
     row["times_fewer"] = baseline["bytes"].get<double>() / bytes;
     row["times_fewer_in_all"] =
         baseline["bytes_in_all"].get<double>() / row["bytes_in_all"].get<double>();
-    const bool allreduce = row["strategy"] == "allreduce";
+    const bool allreduce = row["strategy"] == name_of(StrategyKind::allreduce);
     if (cheapest == nullptr && row["accuracy"].get<double>() >= goal) cheapest = &row;
     if (row["accuracy"].get<double>() < least_drawn) ++undrawn;
     table.add({allreduce ? "(all-reduce)" : row["codec"].get<std::string>(),

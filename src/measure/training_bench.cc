@@ -22,15 +22,15 @@ double measure_starling(const TrainingBench& bench, const std::filesystem::path&
   std::filesystem::remove_all(folder);
   TrainingPlan plan{bench.settings, folder, "starling"};
   plan.launch.lab = bench.lab;
-  const json summary = run_training(plan);
+  const RunSummary summary = run_training(plan);
   std::filesystem::remove_all(folder);
-  return summary["samples_per_second"];
+  return summary.samples_per_second.value_or(0);
 }
 
 double measure_ddp(const TrainingBench& bench) {
   LaunchPlan plan;
   plan.lab = bench.lab;
-  return train_by_ddp(bench.settings, plan, [](const json&) {})["samples_per_second"];
+  return train_by_ddp(bench.settings, plan, [](const json&) {}).samples_per_second.value_or(0);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ void write_timeline(RunFolder& folder, RunBar& bar) {
 
 }  // namespace
 
-json run_training(TrainingPlan plan) {
+RunSummary run_training(TrainingPlan plan) {
   RunFolder folder(plan.run_folder, plan.settings);
   plan.launch.command = {sibling_program("starling-trainer"), folder.path()};
   plan.launch.workers = plan.settings.workers / plan.launch.machines;
@@ -58,15 +58,15 @@ json run_training(TrainingPlan plan) {
 
   RunBar bar(plan.label, plan.grid);
   LiveView live(plan, folder.path(), bar);
-  json result;
-  std::map<int, json> served;  // by rank: what servers have sent and received
+  std::optional<RunSummary> result;
+  std::map<int, RankSummary> served;  // by rank
   const auto take_event = [&](int rank, std::string_view line) {
     const json event = json::parse(line, nullptr, false);
     if (!event.is_object()) return;
     live.take(rank, event);
     const std::string kind = event.value("event", "");
-    if (kind == "result" && result.is_null()) result = event;
-    if (kind == "served") served[rank] = event;
+    if (kind == "result" && !result) result = run_summary_in(event);
+    if (kind == "served") served[rank] = server_summary_in(event, rank);
     const bool was_complete = folder.missing().empty();
     folder.record(rank, event);
     if (was_complete && !folder.missing().empty()) {
@@ -86,30 +86,26 @@ json run_training(TrainingPlan plan) {
     throw Interrupted(outcome);
   }
   // Once there is a result, the model is saved, and whoever is lost afterwards takes nothing away.
-  if (outcome.exit_code != 0 && result.is_null()) throw Error(outcome.error);
-  if (result.is_null()) {
-    if (plan.launch.machine > 0) return {{"run", folder.path().string()}};  // rank 0 is elsewhere
-    throw Error("the workers ended without a result");
+  if (outcome.exit_code != 0 && !result) throw Error(outcome.error);
+  if (!result) {
+    if (plan.launch.machine == 0) throw Error("the workers ended without a result");
+    RunSummary elsewhere;  // where rank 0 is
+    elsewhere.run = folder.path().string();
+    return elsewhere;
   }
-  result.erase("event");
-  // In each list of bytes, servers stand behind the workers.
-  for (const auto& [rank, counts] : served) {
-    for (const auto& [name, bytes] : counts.items()) {
-      if (result.contains(name) && result[name].is_array()) result[name].push_back(bytes);
-    }
-  }
-  result["lost"] = outcome.losses;
-  if (outcome.exit_code != 0) result["lost"].push_back(outcome.error);
-  result["run"] = folder.path().string();
-  result["blas_kernels"] = blas_kernels().name;
-  if (!plan.launch.lab.empty()) result["lab"] = plan.launch.lab;
+  for (const auto& [rank, server] : served) result->ranks.push_back(server);
+  result->lost = outcome.losses;
+  if (outcome.exit_code != 0) result->lost->push_back(outcome.error);
+  result->run = folder.path().string();
+  result->blas_kernels = blas_kernels().name;
+  if (!plan.launch.lab.empty()) result->lab = plan.launch.lab;
   if (is_mix(plan.settings)) {
-    result["schedule"] = name_of(plan.settings.schedule.kind);
-    result["graph"] = name_of(graph_kind(plan.settings));
-    if (const auto gap = graph_gap(plan.settings)) result["spectral_gap"] = *gap;
+    result->schedule = name_of(plan.settings.schedule.kind);
+    result->graph = name_of(graph_kind(plan.settings));
+    result->spectral_gap = graph_gap(plan.settings);
   }
-  folder.finish(result);
-  return result;
+  folder.finish(*result);
+  return *result;
 }
 
 }  // namespace starling

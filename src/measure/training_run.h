@@ -4,10 +4,10 @@
 
 #include <chrono>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
+#include "job/run_summary.h"
 #include "launch/launcher.h"
 #include "measure/grid_progress.h"
 #include "report/live_server.h"
@@ -27,6 +27,6 @@ struct TrainingPlan {
 
 // Returns the summary; throws Error with the culprit's reason if the run fails, and Interrupted, once
 // that has been said, on Ctrl-C.
-nlohmann::json run_training(TrainingPlan plan);
+RunSummary run_training(TrainingPlan plan);
 
 }  // namespace starling

@@ -49,8 +49,7 @@ RunData read_run(const std::filesystem::path& folder) {
   const std::filesystem::path whole = std::filesystem::absolute(folder).lexically_normal();
   run.name = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
   run.settings = text_of(folder / "settings.toml");
-  run.summary = json::parse(text_of(folder / "summary.json"), nullptr, false);
-  if (!run.summary.is_object()) run.summary = json::object();
+  run.summary = run_summary_in(json::parse(text_of(folder / "summary.json"), nullptr, false));
   run.metrics = objects_in(folder / "metrics.jsonl");
   run.network = objects_in(folder / "network.jsonl");
   return run;
@@ -59,16 +58,6 @@ RunData read_run(const std::filesystem::path& folder) {
 double number_in(const json& object, const char* key, double fallback) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   return found != object.end() && found->is_number() ? found->get<double>() : fallback;
-}
-
-double sum_in(const json& object, const char* key) {
-  double sum = 0;
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  if (found == object.end() || !found->is_array()) return sum;
-  for (const json& each : *found) {
-    if (each.is_number()) sum += each.get<double>();
-  }
-  return sum;
 }
 
 double wire_in(const json& counts) {

@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "job/run_summary.h"
+
 namespace starling {
 
 struct RunData {
   std::string name;                     // of its folder
   std::string settings;                 // as TOML
-  nlohmann::json summary;               // an object, empty if the run did not end
+  RunSummary summary;                   // without an accuracy if the run did not end
   std::vector<nlohmann::json> metrics;  // of the lead, over time
   std::vector<nlohmann::json> network;  // of every worker, each second
 };
@@ -23,8 +25,6 @@ RunData read_run(const std::filesystem::path& folder);
 
 // A number in an object, or the fallback, whatever stands there.
 double number_in(const nlohmann::json& object, const char* key, double fallback = 0);
-// The sum of a list of numbers, e.g. over the workers.
-double sum_in(const nlohmann::json& object, const char* key);
 // All bytes on the wire, from counts by purpose.
 double wire_in(const nlohmann::json& counts);
 

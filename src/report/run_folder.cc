@@ -94,19 +94,18 @@ void RunFolder::log_scalar(const std::string& tag, const nlohmann::json& event, 
   }
 }
 
-void RunFolder::finish(const nlohmann::json& summary) {
+void RunFolder::finish(const RunSummary& summary) {
   used_ = true;
-  for (const auto& [who, what] : {std::pair{"servers", "gradients"}, {"mixing", "models"}}) {
-    if (!summary.contains(who)) continue;
-    std::string histogram = fmt::format("staleness,{}\n", what);
+  if (const StalenessSummary* seen = summary.staleness(); seen && seen->histogram) {
+    std::string histogram = fmt::format("staleness,{}\n", summary.servers ? "gradients" : "models");
     std::size_t staleness = 0;
-    for (const nlohmann::json& count : summary[who]["staleness_histogram"]) {
-      histogram += fmt::format("{},{}\n", staleness++, count.dump());
+    for (const std::uint64_t count : *seen->histogram) {
+      histogram += fmt::format("{},{}\n", staleness++, count);
     }
     write_whole_file(path_ / "staleness.csv", histogram);
   }
   // Its presence says that the run is complete.
-  write_whole_file(path_ / "summary.json", summary.dump(2) + "\n");
+  write_whole_file(path_ / "summary.json", as_json(summary).dump(2) + "\n");
   if (!missing_.empty()) throw Error(missing_, "the model and summary.json are");
 }
 

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "job/run_summary.h"
 #include "report/tensorboard.h"
 #include "strategy/settings.h"
 
@@ -34,7 +35,7 @@ class RunFolder {
   void record(int rank, const nlohmann::json& event);
   // Throws Error if the summary cannot be written, or, when it has been, if something else is
   // missing.
-  void finish(const nlohmann::json& summary);
+  void finish(const RunSummary& summary);
 
   // Remembers the first thing that is not as complete as it should be.
   void miss(const std::string& what);

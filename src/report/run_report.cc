@@ -90,10 +90,9 @@ Figure spread_over_time(std::span<const RunData> runs) {
 
 // Bytes each second, a line a rank; servers' ranks stand behind the workers'.
 Figure network_of(const RunData& run, std::size_t number) {
-  const double worker_count = number_in(run.summary, "workers", NAN);
   const auto role = [&](int rank) {
-    if (std::isnan(worker_count)) return "rank";  // the run did not end, and does not tell
-    return rank < worker_count ? "worker" : "server";
+    if (!run.summary.workers) return "rank";  // the run did not end, and does not tell
+    return rank < *run.summary.workers ? "worker" : "server";
   };
   std::map<int, Plot::Series> ranks;
   std::map<int, Plot::Point> before;
@@ -120,15 +119,13 @@ Figure staleness_of(const RunData& run, std::size_t number) {
   Plot plot;
   plot.title = fmt::format("Staleness: {}", run.name);
   plot.y = {"count", false, plain};
-  const bool servers = run.summary.contains("servers");
+  const bool servers = run.summary.servers.has_value();
   plot.x.label = servers ? "updates between reading and writing" : "steps behind the reader";
   Plot::Series series{servers ? "gradients" : "models", {}, Plot::Kind::bars};
-  const json source = run.summary.value(servers ? "servers" : "mixing", json::object());
-  const json counts = source.is_object() ? source.value("staleness_histogram", json()) : json();
-  if (counts.is_array()) {
-    for (const json& count : counts) {
+  if (const StalenessSummary* seen = run.summary.staleness(); seen && seen->histogram) {
+    for (const std::uint64_t count : *seen->histogram) {
       const double place = static_cast<double>(series.points.size());
-      series.points.push_back({place, count.is_number() ? count.get<double>() : 0});
+      series.points.push_back({place, static_cast<double>(count)});
     }
   }
   plot.series.push_back(std::move(series));
@@ -137,9 +134,10 @@ Figure staleness_of(const RunData& run, std::size_t number) {
 
 // What all sent from the first step to the last. A run that was not ours tells no more than
 // what it sent in all.
-double training_bytes(const json& summary) {
-  return sum_in(
-      summary, summary.contains("training_bytes_sent") ? "training_bytes_sent" : "wire_bytes_sent");
+double training_bytes(const RunSummary& summary) {
+  return summary.sum(summary.has(&RankSummary::training_bytes_sent)
+                         ? &RankSummary::training_bytes_sent
+                         : &RankSummary::wire_bytes_sent);
 }
 
 // The figure of the pair-wise averaging paper: network activity as bars, accuracy written on them.
@@ -150,14 +148,14 @@ Figure activity_and_accuracy(std::span<const RunData> runs) {
   plot.series = {{"in training", {}, Plot::Kind::bars},
                  {"evaluations, mean", {}, Plot::Kind::bars}};
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const Plot::Point top{static_cast<double>(i), sum_in(runs[i].summary, "wire_bytes_sent")};
+    const Plot::Point top{static_cast<double>(i),
+                          runs[i].summary.sum(&RankSummary::wire_bytes_sent)};
     const double training = training_bytes(runs[i].summary);
     plot.series[0].points.push_back({top.x, training});
     plot.series[1].points.push_back({top.x, std::max(0.0, top.y - training)});
     plot.categories.push_back(runs[i].name);
-    if (runs[i].summary.contains("accuracy")) {
-      plot.notes.push_back(
-          {top, fmt::format("{:.2f} %", number_in(runs[i].summary, "accuracy") * 100)});
+    if (const auto accuracy = runs[i].summary.accuracy) {
+      plot.notes.push_back({top, fmt::format("{:.2f} %", *accuracy * 100)});
     }
   }
   return {"activity",
@@ -172,14 +170,14 @@ struct TimeSplit {
 };
 
 // A run that was not ours may not tell.
-bool tells_time(const json& summary) { return summary.contains("waited_seconds"); }
+bool tells_time(const RunSummary& summary) { return summary.has(&RankSummary::waited_seconds); }
 
-TimeSplit time_of_workers(const json& summary) {
+TimeSplit time_of_workers(const RunSummary& summary) {
   if (!tells_time(summary)) return {};
-  const double workers = std::max(1.0, number_in(summary, "workers"));
-  const double exchanging = sum_in(summary, "waited_seconds") / workers;
-  const double network = std::min(exchanging, sum_in(summary, "network_seconds") / workers);
-  return {std::max(0.0, number_in(summary, "seconds") - exchanging), network, exchanging - network};
+  const double exchanging = summary.mean_of_workers(&RankSummary::waited_seconds);
+  const double network =
+      std::min(exchanging, summary.mean_of_workers(&RankSummary::network_seconds));
+  return {std::max(0.0, summary.seconds.value_or(0) - exchanging), network, exchanging - network};
 }
 
 Figure time_split(std::span<const RunData> runs) {
@@ -208,27 +206,24 @@ Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
                "moving bytes", "waiting", "sent in all", "in training", "saving"});
   const double reference = training_bytes(runs[baseline].summary);
   for (const RunData& run : runs) {
-    const json& summary = run.summary;
-    if (!summary.contains("accuracy")) {
+    const RunSummary& summary = run.summary;
+    if (!summary.accuracy) {
       table.add({run.name, "(did not end)", "", "", "", "", "", "", "", "", "", ""});
       continue;
     }
     const double sent = training_bytes(summary);
-    const double workers = std::max(1.0, number_in(summary, "workers"));
-    const double time = number_in(summary, "seconds");
+    const double time = summary.seconds.value_or(0);
     const TimeSplit split = time_of_workers(summary);
     const auto share = [&](double part) {
       if (!tells_time(summary)) return std::string("-");
       return fmt::format("{:.0f} %", time > 0 ? part / time * 100 : 0);
     };
-    const json strategy = summary.value("strategy", json());
-    table.add({run.name, strategy.is_string() ? strategy.get<std::string>() : "?",
-               fmt::format("{:g}", workers),
-               fmt::format("{:.2f} %", number_in(summary, "accuracy") * 100),
-               fmt::format("{:.1f} s", time),
-               format_count(number_in(summary, "samples_per_second")), share(split.compute),
+    table.add({run.name, summary.strategy.value_or("?"),
+               fmt::format("{}", summary.workers.value_or(1)),
+               fmt::format("{:.2f} %", *summary.accuracy * 100), fmt::format("{:.1f} s", time),
+               format_count(summary.samples_per_second.value_or(0)), share(split.compute),
                share(split.network), share(split.wait),
-               format_bytes(sum_in(summary, "wire_bytes_sent")), format_bytes(sent),
+               format_bytes(summary.sum(&RankSummary::wire_bytes_sent)), format_bytes(sent),
                reference > 0 ? fmt::format("{:.1f} %", (1 - sent / reference) * 100 + 0.0) : "-"});
   }
   return table;
@@ -284,7 +279,7 @@ RunReport report_on(std::span<const RunData> runs, std::size_t baseline) {
   if (has("spread")) report.figures.push_back(spread_over_time(runs));
   for (std::size_t i = 0; i < runs.size(); ++i) {
     report.figures.push_back(network_of(runs[i], i + 1));
-    if (runs[i].summary.contains("servers") || runs[i].summary.contains("mixing")) {
+    if (runs[i].summary.staleness() != nullptr) {
       report.figures.push_back(staleness_of(runs[i], i + 1));
     }
   }

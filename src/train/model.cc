@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/names.h"
 
 namespace starling {
 
@@ -65,6 +66,13 @@ Model built_in() {
   return model;
 }
 
+struct BuiltInModel {
+  std::string_view name;
+  Model (*make)();
+};
+constexpr BuiltInModel kBuiltInModels[] = {
+    {"mnist-cnn", built_in<MnistCnn>}, {"cnn3", built_in<Cnn3>}, {"mlp", built_in<Mlp>}};
+
 Model torch_script(const std::string& file) {
   std::shared_ptr<torch::jit::Module> module;
   try {
@@ -111,12 +119,14 @@ Model model_of(torch::nn::Module& module) {
 }
 
 Model make_model(const std::string& name) {
-  if (name == "mnist-cnn") return built_in<MnistCnn>();
-  if (name == "cnn3") return built_in<Cnn3>();
-  if (name == "mlp") return built_in<Mlp>();
+  std::vector<std::string_view> names;
+  for (const BuiltInModel& model : kBuiltInModels) {
+    if (model.name == name) return model.make();
+    names.push_back(model.name);
+  }
   if (!name.ends_with(".pt")) {
     throw Error(fmt::format("there is no model '{}'", name),
-                "there are mnist-cnn, cnn3, mlp, and TorchScript files (*.pt)");
+                fmt::format("there are {}, and TorchScript files (*.pt)", listed(names)));
   }
   if (!std::filesystem::exists(name)) throw Error(fmt::format("there is no file {}", name));
   return torch_script(name);

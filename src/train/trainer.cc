@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "job/run_summary.h"
 #include "job/traffic.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
@@ -73,54 +74,10 @@ std::uint64_t exchanged_bytes(const Ledger& ledger) {
 
 // What the lead learns of every worker at the end.
 struct WorkerResult {
-  std::int64_t rank;
-  double accuracy;
-  double waited_seconds;   // in exchanges, of which
-  double network_seconds;  // it moved and reduced bytes so long itself
-  std::uint64_t samples;
-  std::uint64_t payload_bytes_sent;
-  std::uint64_t wire_bytes_sent;
-  std::uint64_t payload_bytes_received;
-  std::uint64_t wire_bytes_received;
-  std::uint64_t training_bytes_sent;  // on the wire from the first step to the last, without
-                                      // evaluations, first weights and the final mean
-  std::uint64_t kernel_bytes_sent;    // in a lab: what its own interface has counted
-  std::uint64_t kernel_bytes_received;
+  RankSummary summary;
   double squared_distance;  // of its weights from the final model
   MixReport mixing;
 };
-
-template <class T>
-json list(const std::vector<WorkerResult>& workers, T WorkerResult::*field) {
-  json values = json::array();
-  for (const WorkerResult& worker : workers) values.push_back(worker.*field);
-  return values;
-}
-
-// Counts it among what a report says already.
-void add_staleness(json& report, const Staleness& staleness) {
-  const auto last = std::ranges::find_if(staleness.histogram.rbegin(), staleness.histogram.rend(),
-                                         [](std::uint64_t count) { return count > 0; });
-  report["staleness_mean"] = staleness.mean();
-  report["staleness_max"] = staleness.max;
-  report["staleness_histogram"] =
-      std::vector<std::uint64_t>(staleness.histogram.begin(), last.base());
-}
-
-json as_json(const ServerReport& report) {
-  json result = {{"updates", report.updates},
-                 {"gradients_applied", report.applied()},
-                 {"gradients_dropped", report.dropped}};
-  add_staleness(result, report.staleness);
-  return result;
-}
-
-json as_json(const MixReport& report) {
-  json result = {
-      {"rounds", report.rounds}, {"skipped", report.skipped}, {"models", report.models()}};
-  add_staleness(result, report.staleness);
-  return result;
-}
 
 Shards shards_for(const Settings& settings, const Images& train) {
   if (settings.train.shards == TrainSettings::Shards::even) return {};
@@ -309,21 +266,24 @@ class Trainer {
     const ByteCount sent = dist_.comm().ledger().total(Direction::sent);
     const ByteCount received = dist_.comm().ledger().total(Direction::received);
     const MixReport* mixed = dist_.strategy().mix_report();
-    const InterfaceCount kernel = kernel_.so_far().value_or(InterfaceCount{});
-    const WorkerResult mine = {dist_.rank(),
-                               own.accuracy,
-                               seconds(dist_.exchanging()),
-                               seconds(dist_.moving_bytes()),
-                               samples_,
-                               sent.payload,
-                               sent.wire,
-                               received.payload,
-                               received.wire,
-                               exchanged,
-                               kernel.sent_bytes,
-                               kernel.received_bytes,
-                               square,
-                               mixed == nullptr ? MixReport{} : *mixed};
+    WorkerResult mine;
+    mine.squared_distance = square;
+    if (mixed != nullptr) mine.mixing = *mixed;
+    RankSummary& summary = mine.summary;
+    summary.rank = dist_.rank();
+    summary.accuracy = own.accuracy;
+    summary.samples = samples_;
+    summary.waited_seconds = seconds(dist_.exchanging());
+    summary.network_seconds = seconds(dist_.moving_bytes());
+    summary.payload_bytes_sent = sent.payload;
+    summary.wire_bytes_sent = sent.wire;
+    summary.payload_bytes_received = received.payload;
+    summary.wire_bytes_received = received.wire;
+    summary.training_bytes_sent = exchanged;
+    if (const auto kernel = kernel_.so_far()) {
+      summary.kernel_bytes_sent = kernel->sent_bytes;
+      summary.kernel_bytes_received = kernel->received_bytes;
+    }
     for (bool over = false; !over;) {
       const int before = lead();
       try {
@@ -401,40 +361,30 @@ class Trainer {
   }
 
   void report_result(const std::vector<WorkerResult>& workers, Time trained) {
-    const double train_seconds = seconds(trained);
+    RunSummary summary;
     std::uint64_t samples = 0;
-    for (const WorkerResult& worker : workers) samples += worker.samples;
-    json result = {{"event", "result"},
-                   {"strategy", name_of(settings_.strategy)},
-                   {"workers", settings_.workers},
-                   {"model", settings_.train.model},
-                   {"data", name_of(settings_.train.data)},
-                   {"parameters", dist_.model().replica().gradients.size()},
-                   {"accuracy", accuracy_},
-                   {"loss", loss_},
-                   {"worker_rank", list(workers, &WorkerResult::rank)},
-                   {"worker_accuracy", list(workers, &WorkerResult::accuracy)},
-                   {"worker_samples", list(workers, &WorkerResult::samples)},
-                   {"epochs", static_cast<double>(samples) / static_cast<double>(train_.count())},
-                   {"steps", step_},
-                   {"samples", samples},
-                   {"seconds", seconds(dist_.loop().now() - start_)},
-                   {"train_seconds", train_seconds},
-                   {"samples_per_second", static_cast<double>(samples) / train_seconds},
-                   {"finish_seconds", seconds(finishing_)},
-                   {"waited_seconds", list(workers, &WorkerResult::waited_seconds)},
-                   {"network_seconds", list(workers, &WorkerResult::network_seconds)},
-                   {"payload_bytes_sent", list(workers, &WorkerResult::payload_bytes_sent)},
-                   {"wire_bytes_sent", list(workers, &WorkerResult::wire_bytes_sent)},
-                   {"payload_bytes_received", list(workers, &WorkerResult::payload_bytes_received)},
-                   {"wire_bytes_received", list(workers, &WorkerResult::wire_bytes_received)}};
-    result["training_bytes_sent"] = list(workers, &WorkerResult::training_bytes_sent);
-    if (kernel_.so_far()) {
-      result["kernel_bytes_sent"] = list(workers, &WorkerResult::kernel_bytes_sent);
-      result["kernel_bytes_received"] = list(workers, &WorkerResult::kernel_bytes_received);
+    for (const WorkerResult& worker : workers) {
+      summary.ranks.push_back(worker.summary);
+      samples += worker.summary.samples.value_or(0);
     }
-    if (const auto servers = dist_.strategy().server_report())
-      result["servers"] = as_json(*servers);
+    summary.strategy = name_of(settings_.strategy);
+    summary.workers = settings_.workers;
+    summary.model = settings_.train.model;
+    summary.data = name_of(settings_.train.data);
+    summary.parameters = dist_.model().replica().gradients.size();
+    summary.accuracy = accuracy_;
+    summary.loss = loss_;
+    summary.epochs = static_cast<double>(samples) / static_cast<double>(train_.count());
+    summary.steps = step_;
+    summary.samples = samples;
+    summary.seconds = seconds(dist_.loop().now() - start_);
+    summary.train_seconds = seconds(trained);
+    summary.samples_per_second = static_cast<double>(samples) / seconds(trained);
+    summary.finish_seconds = seconds(finishing_);
+    if (const auto servers = dist_.strategy().server_report()) {
+      summary.servers = {servers->updates, servers->applied(), servers->dropped,
+                         StalenessSummary(servers->staleness)};
+    }
     if (dist_.strategy().mix_report() != nullptr) {
       MixReport mixed;
       double squares = 0;
@@ -442,11 +392,14 @@ class Trainer {
         mixed += worker.mixing;
         squares += worker.squared_distance;
       }
-      result["mixing"] = as_json(mixed);
-      result["spread"] = std::sqrt(squares / static_cast<double>(workers.size())) /
-                         std::max(1e-30, dist_.model().weights().norm().item<double>());
+      summary.mixing = {mixed.rounds, mixed.skipped, mixed.models(),
+                        StalenessSummary(mixed.staleness)};
+      summary.spread = std::sqrt(squares / static_cast<double>(workers.size())) /
+                       std::max(1e-30, dist_.model().weights().norm().item<double>());
     }
-    report_event(dist_.job(), result);
+    json event = as_json(summary);
+    event["event"] = "result";
+    report_event(dist_.job(), event);
   }
 
   void save_model(const std::filesystem::path& file) {

@@ -34,7 +34,7 @@ class MeasuredRunTest : public testing::Test {
 };
 
 TEST_F(MeasuredRunTest, IsTheOneOfBefore) {
-  EXPECT_EQ(measured_run(options_, settings_, "before")["accuracy"], 0.5);
+  EXPECT_EQ(measured_run(options_, settings_, "before").accuracy, 0.5);
   EXPECT_EQ(progress_.done(), std::vector{run_});
 }
 
@@ -47,11 +47,6 @@ TEST_F(MeasuredRunTest, IsRefusedWhereAnotherWasMeasured) {
   EXPECT_NE(error_of([&] { measured_run(options_, settings_, "before"); }).find("other links"),
             std::string::npos);
   EXPECT_TRUE(progress_.done().empty());
-}
-
-TEST(TotalAndMean, AreOverAllWorkers) {
-  EXPECT_EQ(total({1, 2, 6}), 9);
-  EXPECT_EQ(mean({1, 2, 6}), 3);
 }
 
 }  // namespace

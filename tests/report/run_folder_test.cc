@@ -31,6 +31,12 @@ class RunFolderTest : public testing::Test {
     return {{"event", "progress"}, {"step", step}, {"loss", 1.5}, {"note", std::string(100, 'x')}};
   }
 
+  static RunSummary summary_of(double accuracy) {
+    RunSummary summary;
+    summary.accuracy = accuracy;
+    return summary;
+  }
+
   TemporaryFolder folder_;
   const fs::path path_ = folder_.path() / "run";
 };
@@ -41,7 +47,9 @@ TEST_F(RunFolderTest, KeepsProgressAndTheSummary) {
   folder.record(1, {{"event", "network"}, {"time", 1.0}});
   folder.record(0, {{"event", "chat"}});
   EXPECT_EQ(folder.missing(), "");
-  folder.finish({{"accuracy", 0.5}, {"servers", {{"staleness_histogram", {7, 2}}}}});
+  RunSummary summary = summary_of(0.5);
+  summary.servers.emplace().staleness.histogram = {{7, 2}};
+  folder.finish(summary);
   EXPECT_EQ(json::parse(file_text(path_ / "metrics.jsonl"))["step"], 3);
   EXPECT_EQ(json::parse(file_text(path_ / "network.jsonl")), (json{{"rank", 1}, {"time", 1.0}}));
   EXPECT_EQ(json::parse(file_text(path_ / "summary.json"))["accuracy"], 0.5);
@@ -67,7 +75,8 @@ TEST_F(RunFolderTest, OfARunThatWasCutOffStays) {
 
 TEST_F(RunFolderTest, HasNoSummaryIfThereIsNoSpaceForIt) {
   RunFolder folder(path_, {});
-  const json summary = {{"text", std::string(10'000, 'x')}};
+  RunSummary summary = summary_of(0.5);
+  summary.run = std::string(10'000, 'x');
   try {
     const SmallFiles no_space(1000);
     folder.finish(summary);
@@ -79,7 +88,7 @@ TEST_F(RunFolderTest, HasNoSummaryIfThereIsNoSpaceForIt) {
   }
   for (const std::string& name : names()) EXPECT_FALSE(name.starts_with("summary.json")) << name;
   folder.finish(summary);  // now that there is space
-  EXPECT_EQ(json::parse(file_text(path_ / "summary.json")), summary);
+  EXPECT_EQ(json::parse(file_text(path_ / "summary.json")), as_json(summary));
 }
 
 TEST_F(RunFolderTest, SaysThatMetricsAreNotCompleteAndStillTakesTheSummary) {
@@ -94,7 +103,7 @@ TEST_F(RunFolderTest, SaysThatMetricsAreNotCompleteAndStillTakesTheSummary) {
       folder.missing().starts_with((path_ / "metrics.jsonl").string() + " is not complete: "))
       << folder.missing();
   try {
-    folder.finish({{"accuracy", 0.5}});
+    folder.finish(summary_of(0.5));
     ADD_FAILURE() << "nobody noticed";
   } catch (const Error& error) {
     EXPECT_TRUE(std::string(error.what()).starts_with(folder.missing())) << error.what();

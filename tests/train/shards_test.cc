@@ -34,7 +34,8 @@ double concentration(const Shards& shards, const std::vector<std::uint8_t>& labe
 }
 
 TEST(Shards, GiveEverySampleToExactlyOneWorker) {
-  for (const char* how : {TrainSettings::Shards::dirichlet, TrainSettings::Shards::label}) {
+  for (const TrainSettings::Shards how :
+       {TrainSettings::Shards::dirichlet, TrainSettings::Shards::label}) {
     for (int workers : {1, 2, 3, 5, 8, 13}) {
       for (std::size_t samples : {std::size_t{0}, std::size_t{1}, std::size_t{997}}) {
         const auto labels = labels_of(samples);
