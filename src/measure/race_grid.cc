@@ -90,11 +90,10 @@ Plot drawn(const GridProgress& progress, const std::string& title) {
   return plot;
 }
 
-// What it took to have one model of that accuracy: evaluations are left out, and the final mean of
-// those that end with different models is in it. None if it did not get there.
+// What it took to have one model of that accuracy; none if it did not get there.
 std::optional<double> seconds_to_goal(const json& summary, double goal) {
   if (number_in(summary, "accuracy") < goal) return std::nullopt;
-  return number_in(summary, "train_seconds") + number_in(summary, "finish_seconds");
+  return number_in(summary, "train_seconds");
 }
 
 // DDP knows the kernel's count only, in which its evaluations are next to nothing.
@@ -112,7 +111,7 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   options.progress->expect(contestants.size());
   const Settings& any = contestants.front().settings;
   const double goal = target_accuracy(any).value_or(0.97);
-  Table table({"who", "time", "sooner than DDP", "steps", "accuracy", "sent in training"});
+  Table table({"who", "training time", "sooner than DDP", "steps", "accuracy", "sent in training"});
   json rows = json::array();
   std::optional<double> ddp;
   for (const Contestant& each : contestants) {
@@ -134,8 +133,10 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   }
   const std::string remarks =
       why_no_ddp +
-      "Time is that of training until an evaluation finds the goal, evaluations left out, and of "
-      "the final mean;\nbytes are what all workers sent in that time, without the mean.";
+      "Training time is from the first step until there is one model, evaluations left out; it "
+      "ends "
+      "when one of\nthem finds the goal. Bytes are what all workers sent in training, without the "
+      "final mean.";
   const std::string what =
       fmt::format("{} workers train {} to {:g} % over {}", any.workers, any.model, goal * 100,
                   options.lab.empty() ? "loopback" : "links of " + options.lab);

@@ -58,7 +58,7 @@ json as_row(const std::string& name, const json& summary) {
     row[key] = seen.value(key, json());
   }
   const double waited = mean(summary["waited_seconds"]);
-  row["waited_share"] = waited / summary["seconds"].get<double>();
+  row["waited_share"] = waited / summary["train_seconds"].get<double>();
   return row;
 }
 

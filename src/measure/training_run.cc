@@ -108,6 +108,7 @@ json run_training(TrainingPlan plan) {
     result["graph"] = graph_settings(plan.settings).name;
     if (const auto gap = graph_gap(plan.settings)) result["spectral_gap"] = *gap;
   }
+  live.sum_up(result);
   folder.finish(result);
   return result;
 }
