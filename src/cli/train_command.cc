@@ -76,9 +76,11 @@ void print_mixing(const json& summary) {
              summary.contains("spectral_gap")
                  ? fmt::format(", spectral gap {:.3f}", summary["spectral_gap"].get<double>())
                  : "");
-  fmt::print("mixing          {} rounds, {} models mixed in, {} times the network was too slow\n",
-             format_count(mixing["rounds"]), format_count(mixing["models"]),
-             format_count(mixing["skipped"]));
+  fmt::print(
+      "mixing          {} rounds of all workers, {} models mixed in, {} skipped for a slow "
+      "network\n",
+      format_count(mixing["rounds"]), format_count(mixing["models"]),
+      format_count(mixing["skipped"]));
   fmt::print("staleness       {:.2f} steps on average, {} at the most\n",
              mixing["staleness_mean"].get<double>(), mixing["staleness_max"].get<std::uint64_t>());
   if (mixing["staleness_max"].get<std::uint64_t>() > 0) {
@@ -86,6 +88,19 @@ void print_mixing(const json& summary) {
   }
   fmt::print("spread          {:.2f} % of the model's length, between the workers at the end\n",
              number_in(summary, "spread", NAN) * 100);
+}
+
+// What the workers would have sent if they had averaged every step's gradients around a ring.
+void print_saving(const json& summary) {
+  const double workers = summary["workers"], model = summary["parameters"].get<double>() * 4;
+  const double ring = 2 * (workers - 1) * model * summary["steps"].get<double>();
+  const double ours = sum_in(summary, "training_bytes_sent");
+  if (ring <= 0 || ours <= 0) return;
+  fmt::print("all-reduce      sends {} in as many steps around a ring, by formula: {}\n",
+             format_bytes(ring),
+             ours < ring ? fmt::format("{:.1f} times as much", ring / ours)
+                         : fmt::format("{:.0f} % of this", ring / ours * 100));
+  fmt::print("                (the same command with --strategy allreduce shows it)\n");
 }
 
 void print_summary(const json& summary) {
@@ -98,7 +113,7 @@ void print_summary(const json& summary) {
                format_bytes(summary["wire_bytes_sent"][i]),
                fmt::format("{:.1f} s ({:.0f} %)", summary["waited_seconds"][i].get<double>(),
                            summary["waited_seconds"][i].get<double>() /
-                               summary["seconds"].get<double>() * 100)});
+                               summary["train_seconds"].get<double>() * 100)});
   }
   // A server's rank stands behind those of all workers, of whom some may be lost.
   std::size_t rank = summary["workers"];
@@ -107,11 +122,19 @@ void print_summary(const json& summary) {
                format_bytes(summary["wire_bytes_sent"][i]), ""});
   }
   fmt::print("{}\n", table.text());
-  fmt::print("averaged model  {:.2f} % on the test samples\n",
+  const bool averaged = summary.contains("mixing");
+  fmt::print("{}  {:.2f} % on the test samples\n", averaged ? "averaged model" : "final model   ",
              summary["accuracy"].get<double>() * 100);
+  const double train_seconds = summary["train_seconds"], seconds = summary["seconds"];
   fmt::print("training        {:.1f} epochs, {} steps, {:.1f} s, {} samples/s\n",
-             summary["epochs"].get<double>(), format_count(summary["steps"]),
-             summary["seconds"].get<double>(), format_count(summary["samples_per_second"]));
+             summary["epochs"].get<double>(), format_count(summary["steps"]), train_seconds,
+             format_count(summary["samples_per_second"]));
+  fmt::print("evaluations     {:.1f} s, which do not count as training: {:.1f} s in all\n",
+             seconds - train_seconds, seconds);
+  fmt::print("sent by all     {} on the wire, {} of them in training\n",
+             format_bytes(sum_in(summary, "wire_bytes_sent")),
+             format_bytes(sum_in(summary, "training_bytes_sent")));
+  if (averaged) print_saving(summary);
   if (summary.contains("kernel_bytes_sent")) print_kernel_count(summary);
   if (summary.contains("mixing")) print_mixing(summary);
   if (summary.contains("servers")) print_servers(summary["servers"]);
@@ -119,6 +142,20 @@ void print_summary(const json& summary) {
     fmt::print("lost            {}; the others went on\n", loss.get<std::string>());
   }
   fmt::print("run folder      {}\n", summary["run"].get<std::string>());
+}
+
+// A run that was to go on until something, and ended without, is none that a script may build on.
+constexpr int kNotReached = 3;
+
+void check_reached(const Settings& settings, const json& summary) {
+  const std::optional<double> target = target_accuracy(settings);
+  const double accuracy = number_in(summary, "accuracy");
+  if (!target || accuracy >= *target) return;
+  fmt::print(
+      stderr,
+      "error: the final model has {:.2f} %, and --until wants {:g} %; give it more --epochs\n",
+      accuracy * 100, *target * 100);
+  throw CLI::RuntimeError(kNotReached);
 }
 
 void train_once(const TrainCommand& command) {
@@ -143,6 +180,7 @@ void train_once(const TrainCommand& command) {
   } else if (summary.contains("accuracy")) {
     print_summary(summary);
   }
+  if (summary.contains("accuracy")) check_reached(plan.settings, summary);
 }
 
 }  // namespace

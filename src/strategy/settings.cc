@@ -88,6 +88,13 @@ struct Writer {
   }
 };
 
+// 0.03, where the library would write 0.029999999999999999; both are read back as the same.
+std::string as_written(double number) {
+  const std::string digits = fmt::format("{}", number);
+  const bool reads_as_float = digits.find_first_of(".en") != std::string::npos;
+  return reads_as_float ? digits : digits + ".0";
+}
+
 }  // namespace
 
 void read_settings(std::string_view toml, const std::string& source, Settings& settings) {
@@ -119,7 +126,15 @@ std::string write_settings(const Settings& settings) {
   toml::table table;
   visit_settings(settings, Writer{table});
   std::ostringstream text;
-  text << table << "\n";
+  for (const auto& [name, node] : table) {
+    text << name.str() << " = ";
+    if (const auto number = node.value_exact<double>()) {
+      text << as_written(*number);
+    } else {
+      node.visit([&](const auto& value) { text << value; });
+    }
+    text << "\n";
+  }
   return text.str();
 }
 
@@ -241,11 +256,6 @@ void check_servers(const Settings& settings) {
   if (settings.placement == "workers" && servers > workers) {
     throw Error(fmt::format("{} servers do not fit on {} workers", servers, workers),
                 fmt::format("with placement = workers there can be 1 to {}", workers));
-  }
-  if (settings.replicas > servers) {
-    throw Error(fmt::format("replicas = {} needs more than {} server{}", settings.replicas, servers,
-                            servers == 1 ? "" : "s"),
-                "there can be as many as servers at the most");
   }
   if (settings.replicas > 1) {
     throw Error(
