@@ -1,5 +1,5 @@
-#include <cstdio>
+#include <starling/settings.h>
 
-#include "strategy/settings.h"
+#include <cstdio>
 
 int main() { std::puts(starling::Settings{}.strategy.c_str()); }
