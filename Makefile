@@ -80,7 +80,7 @@ asan tsan:
 	  ctest -j $(JOBS) --output-on-failure --no-tests=error
 
 install: build
-	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@cmake --install $(BUILD) --prefix $(PREFIX) --strip
 
 SOURCES = $(shell git ls-files '*.h' '*.cc')
 

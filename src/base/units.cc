@@ -27,10 +27,13 @@ std::string format_bytes(double bytes) {
 }
 
 std::string format_duration(std::chrono::nanoseconds duration) {
+  if (duration == duration.zero()) return "0 s";
   const double seconds = std::chrono::duration<double>(duration).count();
   // What would print as the next unit's 1 goes there.
   if (seconds < 999.95e-6) return fmt::format("{:.1f} us", seconds * 1e6);
-  if (seconds < 999.995e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
+  if (seconds < 9.995e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
+  if (seconds < 99.95e-3) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 999.5e-3) return fmt::format("{:.0f} ms", seconds * 1e3);
   if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<long>(std::lround(seconds));
   if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);

@@ -53,7 +53,7 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program) {
   auto command = std::make_shared<LaunchCommand>();
   CLI::App* launch = app.add_subcommand("launch", "Start your own program as several workers");
   launch->footer(
-      "Behind -- stand the program, which uses starling::Dist (see examples/own_loop.cc), and its\n"
+      "Behind -- stand the program, which uses starling::Dist (see examples/own_project), and its\n"
       "arguments; settings given here reach it.\n\n"
       "Example:\n"
       "  starling launch -n 4 --strategy pairwise --period 4 -- ./my_program its arguments");

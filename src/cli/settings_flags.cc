@@ -60,7 +60,9 @@ struct Adder {
         setting.help);
     option->type_name(fallback.empty() ? type : fmt::format("{}={}", type, fallback));
     option->group(title(setting.section));
-    if (std::string_view(type) == "BOOL") option->expected(0, 1)->default_str("true");
+    if (std::string_view(type) == "BOOL") {  // alone it means true, which is not what holds without
+      option->expected(0, 1)->default_str("true")->option_text("[true|false]");
+    }
   }
   void operator()(const Setting& setting, const std::string& value) const {
     add(setting, value, "TEXT");

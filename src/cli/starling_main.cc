@@ -7,15 +7,43 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/nearest_name.h"
 #include "job/job.h"
 #include "launch/launcher.h"
 #include "measure/machine.h"
+
+namespace {
+
+// The first word is a command or a flag; for any other the parser has no better answer than its help.
+std::string wrong_command(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words[0].starts_with("-")) return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::ranges::find(names, words[0]) != names.end()) return "";
+  const auto meant = starling::nearest_name(words[0], names);
+  return fmt::format("there is no command '{}'; {}", words[0],
+                     meant ? fmt::format("did you mean `starling {}`?", *meant)
+                           : fmt::format("there are {}", fmt::join(names, ", ")));
+}
+
+// For people, and for a program that asked for JSON there as well.
+int fail(const std::vector<std::string>& words, const std::string& error, int exit_code) {
+  fmt::print(stderr, "error: {}\n", error);
+  if (std::ranges::find(words, "--json") != words.end()) {
+    fmt::print("{}\n", nlohmann::json{{"error", error}}.dump(
+                           -1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  return exit_code;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"Trains neural networks on many machines when the network is the bottleneck.",
@@ -41,9 +69,13 @@ int main(int argc, char** argv) {
   starling::add_report_command(app);
   starling::add_lab_command(app);
   starling::add_serve_command(app);
+  const std::string command = words.empty() || words[0].starts_with("-") ? "" : words[0] + " ";
   try {
     starling::start_log("starling",
                         spdlog::level::from_str(starling::log_level_from_environment()));
+    if (const std::string error = wrong_command(app, words); !error.empty()) {
+      return fail(words, error, 2);
+    }
     std::ranges::reverse(words);  // as the parser wants them
     app.parse(words);
     if (std::fflush(stdout) != 0) {
@@ -55,9 +87,9 @@ int main(int argc, char** argv) {
   } catch (const starling::Interrupted& interrupted) {
     return interrupted.exit_code;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // help
+    return fail(words, fmt::format("{}; see `starling {}--help`", error.what(), command), 2);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return 1;
+    return fail(words, error.what(), 1);
   }
 }

@@ -77,8 +77,10 @@ void print_mixing(const RunSummary& summary) {
   fmt::print(
       "graph           {}{}\n", summary.graph.value_or("?"),
       summary.spectral_gap ? fmt::format(", spectral gap {:.3f}", *summary.spectral_gap) : "");
-  fmt::print("mixing          {} rounds, {} models mixed in, {} times the network was too slow\n",
-             count_text(mixing.rounds), count_text(mixing.models), count_text(mixing.skipped));
+  fmt::print(
+      "mixing          {} rounds of all workers, {} models mixed in, {} skipped for a slow "
+      "network\n",
+      count_text(mixing.rounds), count_text(mixing.models), count_text(mixing.skipped));
   print_staleness(mixing.staleness, "steps", mixing.models);
   fmt::print("spread          {:.2f} % of the model's length, between the workers at the end\n",
              summary.spread.value_or(NAN) * 100);
@@ -99,15 +101,38 @@ std::vector<std::string> row_of(const RankSummary& rank, double seconds) {
           fmt::format("{:.1f} s ({:.0f} %)", waited, waited / seconds * 100)};
 }
 
+// What the workers would have sent if they had averaged every step's gradients around a ring.
+void print_saving(const RunSummary& summary) {
+  const auto workers = static_cast<double>(summary.workers.value_or(1));
+  const double model = static_cast<double>(summary.parameters.value_or(0)) * 4;
+  const double ring = 2 * (workers - 1) * model * static_cast<double>(summary.steps.value_or(0));
+  const double ours = summary.sum(&RankSummary::training_bytes_sent);
+  if (ring <= 0 || ours <= 0) return;
+  fmt::print("all-reduce      sends {} in as many steps around a ring, by formula: {}\n",
+             format_bytes(ring),
+             ours < ring ? fmt::format("{:.1f} times as much", ring / ours)
+                         : fmt::format("{:.0f} % of this", ring / ours * 100));
+  fmt::print("                (the same command with --strategy allreduce shows it)\n");
+}
+
 void print_summary(const RunSummary& summary) {
   const double seconds = summary.seconds.value_or(0);
+  const double train_seconds = summary.train_seconds.value_or(seconds);
   Table table({"worker", "accuracy", "payload sent", "wire sent", "waited"});
-  for (const RankSummary& rank : summary.ranks) table.add(row_of(rank, seconds));
+  for (const RankSummary& rank : summary.ranks) table.add(row_of(rank, train_seconds));
   fmt::print("{}\n", table.text());
-  fmt::print("averaged model  {:.2f} % on the test samples\n", summary.accuracy.value_or(0) * 100);
+  fmt::print("{}  {:.2f} % on the test samples\n",
+             summary.mixing ? "averaged model" : "final model   ",
+             summary.accuracy.value_or(0) * 100);
   fmt::print("training        {:.1f} epochs, {} steps, {:.1f} s, {} samples/s\n",
-             summary.epochs.value_or(0), count_text(summary.steps), seconds,
+             summary.epochs.value_or(0), count_text(summary.steps), train_seconds,
              format_count(summary.samples_per_second.value_or(0)));
+  fmt::print("evaluations     {:.1f} s, which do not count as training: {:.1f} s in all\n",
+             seconds - train_seconds, seconds);
+  fmt::print("sent by all     {} on the wire, {} of them in training\n",
+             format_bytes(summary.sum(&RankSummary::wire_bytes_sent)),
+             format_bytes(summary.sum(&RankSummary::training_bytes_sent)));
+  if (summary.mixing) print_saving(summary);
   if (summary.has(&RankSummary::kernel_bytes_sent)) print_kernel_count(summary);
   if (summary.mixing) print_mixing(summary);
   if (summary.servers) print_servers(*summary.servers);
@@ -115,6 +140,19 @@ void print_summary(const RunSummary& summary) {
     fmt::print("lost            {}; the others went on\n", loss);
   }
   fmt::print("run folder      {}\n", summary.run.value_or(""));
+}
+
+// A run that was to go on until something, and ended without, is none that a script may build on.
+constexpr int kNotReached = 3;
+
+void check_reached(const Settings& settings, double accuracy) {
+  const std::optional<double> target = target_accuracy(settings.train);
+  if (!target || accuracy >= *target) return;
+  fmt::print(
+      stderr,
+      "error: the final model has {:.2f} %, and --until wants {:g} %; give it more --epochs\n",
+      accuracy * 100, *target * 100);
+  throw CLI::RuntimeError(kNotReached);
 }
 
 void train_once(const TrainCommand& command) {
@@ -139,6 +177,7 @@ void train_once(const TrainCommand& command) {
   } else if (summary.accuracy) {
     print_summary(summary);
   }
+  if (summary.accuracy) check_reached(plan.settings, *summary.accuracy);
 }
 
 }  // namespace

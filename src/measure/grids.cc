@@ -30,7 +30,7 @@ void save(const MeasuredGrid& measured, const std::filesystem::path& folder) {
 void report_on_all(const GridProgress& progress, const std::filesystem::path& folder) {
   std::vector<RunData> runs;
   for (const std::filesystem::path& run : progress.done()) runs.push_back(read_run(run));
-  write_report(report_on(runs, 0), folder / "report");
+  write_report(report_on(std::move(runs), 0), folder / "report");
 }
 
 }  // namespace

@@ -27,6 +27,9 @@ class LiveView {
   void finish(const std::string& error) {
     if (run_) run_->finish(error);
   }
+  void sum_up(const RunSummary& summary) {
+    if (run_) run_->sum_up(summary);
+  }
 
  private:
   std::optional<LiveRun> run_;

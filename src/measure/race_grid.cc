@@ -93,11 +93,10 @@ Plot drawn(const GridProgress& progress, const std::string& title) {
   return plot;
 }
 
-// What it took to have one model of that accuracy: evaluations are left out, and the final mean of
-// those that end with different models is in it. None if it did not get there.
+// What it took to have one model of that accuracy; none if it did not get there.
 std::optional<double> seconds_to_goal(const RunSummary& summary, double goal) {
   if (summary.accuracy.value_or(0) < goal) return std::nullopt;
-  return summary.train_seconds.value_or(0) + summary.finish_seconds.value_or(0);
+  return summary.train_seconds.value_or(0);
 }
 
 // DDP knows the kernel's count only, in which its evaluations are next to nothing.
@@ -116,7 +115,7 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   options.progress->expect(contestants.size());
   const Settings& any = contestants.front().settings;
   const double goal = target_accuracy(any.train).value_or(0.97);
-  Table table({"who", "time", "sooner than DDP", "steps", "accuracy", "sent in training"});
+  Table table({"who", "training time", "sooner than DDP", "steps", "accuracy", "sent in training"});
   json rows = json::array();
   std::optional<double> ddp;
   for (const Contestant& each : contestants) {
@@ -138,8 +137,10 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   }
   const std::string remarks =
       why_no_ddp +
-      "Time is that of training until an evaluation finds the goal, evaluations left out, and of "
-      "the final mean;\nbytes are what all workers sent in that time, without the mean.";
+      "Training time is from the first step until there is one model, evaluations left out; it "
+      "ends "
+      "when one of\nthem finds the goal. Bytes are what all workers sent in training, without the "
+      "final mean.";
   const std::string what =
       fmt::format("{} workers train {} to {:g} % over {}", any.workers, any.train.model, goal * 100,
                   options.lab.empty() ? "loopback" : "links of " + options.lab);

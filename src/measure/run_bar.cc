@@ -25,12 +25,12 @@ std::string describe(const json& progress, double accuracy) {
   const double step = number_in(progress, "step");
   const double steps = number_in(progress, "steps");
   const double left = step > 0 ? time / step * (steps - step) : 0;
-  return fmt::format(
-      "epoch {:.1f}  loss {:.3f}  accuracy {}  {} samples/s  {} sent/worker  {} left",
-      number_in(progress, "epoch"), number_in(progress, "loss", NAN),
-      accuracy < 0 ? "-" : fmt::format("{:.2f} %", accuracy * 100),
-      format_count(number_in(progress, "samples_per_second")),
-      format_bytes(number_in(progress, "payload_bytes_sent")), time_text(std::floor(left)));
+  return fmt::format("{}{} left  loss {:.3f}  epoch {:.1f}  {} samples/s  {} sent/worker",
+                     accuracy < 0 ? "" : fmt::format("{:.2f} %  ", accuracy * 100),
+                     time_text(std::floor(left)), number_in(progress, "loss", NAN),
+                     number_in(progress, "epoch"),
+                     format_count(number_in(progress, "samples_per_second")),
+                     format_bytes(number_in(progress, "payload_bytes_sent")));
 }
 
 }  // namespace
@@ -44,7 +44,8 @@ void RunBar::take(const json& event) {
     accuracy_ = number_in(event, "accuracy");
     bar_.say(fmt::format("{}: epoch {:.2f}  accuracy {:.2f} %  loss {:.4f}  {}", label_,
                          number_in(event, "epoch"), accuracy_ * 100,
-                         number_in(event, "test_loss", NAN), time_text(number_in(event, "time"))));
+                         number_in(event, "test_loss", NAN),
+                         time_text(number_in(event, "training_time"))));
   }
   if (kind == "progress" || kind == "evaluation") {
     const double share = number_in(event, "step") / std::max(1.0, number_in(event, "steps"));

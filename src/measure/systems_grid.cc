@@ -55,7 +55,7 @@ json as_row(const std::string& name, const RunSummary& summary) {
   }
   if (summary.servers) row["gradients_dropped"] = summary.servers->gradients_dropped.value_or(0);
   row["waited_share"] =
-      summary.mean_of_workers(&RankSummary::waited_seconds) / summary.seconds.value_or(1);
+      summary.mean_of_workers(&RankSummary::waited_seconds) / summary.train_seconds.value_or(1);
   return row;
 }
 

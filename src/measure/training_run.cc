@@ -104,6 +104,7 @@ RunSummary run_training(TrainingPlan plan) {
     result->graph = name_of(graph_kind(plan.settings));
     result->spectral_gap = graph_gap(plan.settings);
   }
+  live.sum_up(*result);
   folder.finish(*result);
   return *result;
 }

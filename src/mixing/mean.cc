@@ -1,6 +1,7 @@
 // mean: w_i <- w_i + 2 step sum_j W_ij (w_j - w_i), where W are the graph's weights (Metropolis's
-// where everybody who hears is heard, else equal ones). A step of 1/2 is the plain or weighted
+// where all edges go both ways, else equal ones). A step of 1/2 is the plain or weighted
 // mean; a ring window, one peer or all together then have exchanges of their own, which send less.
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -27,7 +28,7 @@ class MeanMixing : public Mixing {
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
-    report_.mixed(0);
+    for (std::size_t i = 0; i < models_in(round); ++i) report_.mixed(0);
     const GraphSettings::Kind graph = settings_.graph.kind;
     if (!has_exchange_of_its_own()) {
       co_await with_neighbours(weights, round);
@@ -47,6 +48,18 @@ class MeanMixing : public Mixing {
     const GraphSettings::Kind graph = settings_.graph.kind;
     return settings_.step == 0.5 &&
            (graph == window || graph == exponential || graph == mesh || graph == star);
+  }
+
+  // How many others' models come into this worker's in a round.
+  std::size_t models_in(std::uint64_t round) const {
+    if (neighbours_) return neighbours_->hears(round).size();
+    const GraphSettings::Kind graph = settings_.graph.kind;
+    const int others = group_.size() - 1;
+    if (graph == GraphSettings::Kind::window) {
+      return static_cast<std::size_t>(std::min(settings_.graph.passes, others));
+    }
+    return static_cast<std::size_t>(graph == GraphSettings::Kind::exponential ? std::min(1, others)
+                                                                              : others);
   }
 
   Task<> with_neighbours(std::span<float> weights, std::uint64_t round) {

@@ -119,6 +119,20 @@ void LiveRun::finish(const std::string& error) {
   say(error.empty() ? "the run has ended" : error);
 }
 
+void LiveRun::sum_up(const RunSummary& summary) {
+  const auto or_null = [](const auto& value) { return value ? json(*value) : json(); };
+  const std::lock_guard lock(mutex_);
+  summary_ = {{"wire_bytes_sent", summary.sum(&RankSummary::wire_bytes_sent)},
+              {"rounds", summary.mixing ? or_null(summary.mixing->rounds) : json()},
+              {"accuracy", or_null(summary.accuracy)},
+              {"train_seconds", or_null(summary.train_seconds)},
+              {"seconds", or_null(summary.seconds)},
+              {"samples_per_second", or_null(summary.samples_per_second)}};
+  accuracy_ = summary_["accuracy"];
+  progress_["samples_per_second"] = summary_["samples_per_second"];
+  progress_["training_time"] = summary_["train_seconds"];
+}
+
 void LiveRun::say(std::string text) {
   log_.emplace_back(now_(), std::move(text));
   if (log_.size() > kLogLines) log_.pop_front();
@@ -127,7 +141,8 @@ void LiveRun::say(std::string text) {
 std::string LiveRun::state() const {
   const std::lock_guard lock(mutex_);
   json progress = json::object();
-  for (const char* key : {"step", "steps", "epoch", "loss", "samples_per_second"}) {
+  for (const char* key :
+       {"step", "steps", "epoch", "loss", "samples_per_second", "training_time"}) {
     progress[key] = number_or_null(progress_, key);
   }
   progress["accuracy"] = accuracy_;
@@ -165,6 +180,7 @@ std::string LiveRun::state() const {
                       {"message", error_},
                       {"elapsed", now_()},
                       {"progress", progress},
+                      {"summary", summary_},
                       {"workers", workers},
                       {"edges", edges},
                       {"curves",

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "job/run_summary.h"
 #include "report/curve.h"
 
 namespace starling {
@@ -31,6 +32,8 @@ class LiveRun {
   // That it has ended; lost, if there is a reason.
   void take_end(int rank, const std::string& reason);
   void finish(const std::string& error);  // empty if all went well
+  // The same figures that the terminal and the report show at the end.
+  void sum_up(const RunSummary& summary);
 
   std::string state() const;    // for the page
   std::string metrics() const;  // for Prometheus
@@ -63,6 +66,7 @@ class LiveRun {
   std::string error_;
   nlohmann::json progress_ = nlohmann::json::object();
   nlohmann::json accuracy_;
+  nlohmann::json summary_;  // null until there is one
   std::vector<Node> nodes_;
   std::map<std::pair<int, int>, Edge> edges_;
   Curve loss_, test_accuracy_, rate_;

@@ -19,6 +19,7 @@ struct Plot {
     std::string name;
     std::vector<Point> points;
     Kind kind = Kind::marks;
+    bool quiet = false;  // a thin line behind the others, without a place in the key
   };
   struct Note {
     Point at;
@@ -35,7 +36,7 @@ struct Plot {
   std::vector<Series> series;
   std::vector<Note> notes;
   // Names for the places 0, 1, 2 ... along the x axis, in place of numbers; notes then stand above
-  // them.
+  // them. Bars whose names do not fit side by side lie, one below the other.
   std::vector<std::string> categories;
 
   std::string svg() const;

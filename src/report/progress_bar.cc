@@ -35,13 +35,21 @@ int open_again(int output) {
                 O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
+// As many whole details as there is room for.
+std::string fitting(const std::string& line, std::size_t columns) {
+  if (line.size() <= columns) return line;
+  const std::size_t end = line.rfind("  ", columns);
+  return line.substr(0, end == std::string::npos ? columns : std::min(end, columns));
+}
+
 }  // namespace
 
-ProgressBar::ProgressBar(std::string label, int output)
+ProgressBar::ProgressBar(std::string label, int output, std::chrono::seconds pause)
     : label_(std::move(label)),
       output_(output),
       own_(open_again(output)),
-      terminal_(::isatty(output) != 0) {}
+      terminal_(::isatty(output) != 0),
+      pause_(pause) {}
 
 ProgressBar::~ProgressBar() {
   clear();
@@ -54,13 +62,19 @@ ProgressBar::~ProgressBar() {
 }
 
 void ProgressBar::show(double share, const std::string& details) {
-  if (!terminal_ || !put_kept()) return;
-  constexpr std::size_t kBar = 20;
+  if (!terminal_) {
+    const auto now = std::chrono::steady_clock::now();
+    if (last_line_ && now - *last_line_ < pause_) return;
+    last_line_ = now;
+    say(fmt::format("{} {:.0f}%  {}", label_, share * 100, details));
+    return;
+  }
+  if (!put_kept()) return;
+  constexpr std::size_t kBar = 10;
   const auto filled = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * kBar + 0.5);
-  std::string line = fmt::format("{} [{}{}] {:3.0f}%  {}", label_, std::string(filled, '#'),
-                                 std::string(kBar - filled, '.'), share * 100, details);
-  line.resize(std::min(line.size(), terminal_columns(output_) - 1));
-  drawn_ |= put("\r\x1b[2K" + line) > 0;
+  const std::string line = fmt::format("{} [{}{}] {:3.0f}%  {}", label_, std::string(filled, '#'),
+                                       std::string(kBar - filled, '.'), share * 100, details);
+  drawn_ |= put("\r\x1b[2K" + fitting(line, terminal_columns(output_) - 1)) > 0;
 }
 
 void ProgressBar::say(const std::string& line) {

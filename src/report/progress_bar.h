@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,14 +14,17 @@ namespace starling {
 
 class ProgressBar {
  public:
-  // On stderr, unless another file is named.
-  explicit ProgressBar(std::string label, int output = STDERR_FILENO);
+  // On stderr, unless another file is named; without a terminal a line at the start, and then one
+  // whenever `pause` has passed.
+  explicit ProgressBar(std::string label, int output = STDERR_FILENO,
+                       std::chrono::seconds pause = std::chrono::seconds(5));
   // Waits a moment for lines to be taken.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // share is from 0 to 1; details stand behind the bar.
+  // share is from 0 to 1; details stand behind the bar, what matters most first: those that have no
+  // room are left out. Two blanks part them.
   void show(double share, const std::string& details);
   // A line that stays, above the bar.
   void say(const std::string& line);
@@ -34,6 +39,8 @@ class ProgressBar {
   int own_;  // the same terminal or pipe, opened once more for writing without waiting; or -1
   bool terminal_;
   bool drawn_ = false;
+  std::chrono::seconds pause_;
+  std::optional<std::chrono::steady_clock::time_point> last_line_;  // without a terminal
   std::string kept_;
 };
 

@@ -48,6 +48,7 @@ RunData read_run(const std::filesystem::path& folder) {
   RunData run;
   const std::filesystem::path whole = std::filesystem::absolute(folder).lexically_normal();
   run.name = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
+  run.label = run.name;
   run.settings = text_of(folder / "settings.toml");
   run.summary = run_summary_in(json::parse(text_of(folder / "summary.json"), nullptr, false));
   run.metrics = objects_in(folder / "metrics.jsonl");

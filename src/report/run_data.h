@@ -14,6 +14,7 @@ namespace starling {
 
 struct RunData {
   std::string name;                     // of its folder
+  std::string label;                    // for people; the name, unless a report finds a better one
   std::string settings;                 // as TOML
   RunSummary summary;                   // without an accuracy if the run did not end
   std::vector<nlohmann::json> metrics;  // of the lead, over time

@@ -20,6 +20,15 @@ namespace {
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kNetwork = "network.jsonl";
 
+// A run that was cut off may be written over; anybody else's files may not.
+bool holds_something_else(const std::filesystem::path& folder) {
+  std::error_code nothing_there;
+  const auto entries = std::filesystem::directory_iterator(folder, nothing_there);
+  return entries != std::filesystem::directory_iterator() &&
+         !(std::filesystem::exists(folder / kMetrics) &&
+           std::filesystem::exists(folder / kNetwork));
+}
+
 }  // namespace
 
 RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
@@ -28,13 +37,17 @@ RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
     throw Error(fmt::format("{} holds a finished run", path_.string()),
                 "choose another folder with --run");
   }
+  if (holds_something_else(path_)) {
+    throw Error(fmt::format("{} is not empty, and no run of Starling's", path_.string()),
+                "name a new folder with --run");
+  }
   std::error_code error;
   created_ = std::filesystem::create_directories(path_, error);
   if (error) {
     throw Error(fmt::format("cannot make the folder {}: {}", path_.string(), error.message()),
                 "choose another one with --run");
   }
-  write_whole_file(path_ / "settings.toml", write_settings(settings));
+  // These first: by them another machine knows a folder that all of them see.
   for (const auto& [file, name] : {std::pair{&metrics_, kMetrics}, {&network_, kNetwork}}) {
     file->open(path_ / name);
     if (!*file) {
@@ -42,6 +55,7 @@ RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
                   "choose another folder with --run");
     }
   }
+  write_whole_file(path_ / "settings.toml", write_settings(settings));
   TensorBoardLog::remove_from(path_);  // those of a run that was cut off here before
   tensorboard_.emplace(path_);
 }

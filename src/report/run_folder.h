@@ -23,7 +23,8 @@ namespace starling {
 
 class RunFolder {
  public:
-  // Creates the folder and writes the settings. Throws Error if it holds a finished run already.
+  // Creates the folder and writes the settings. Throws Error if it holds a finished run already,
+  // or anything that is no run.
   RunFolder(std::filesystem::path path, const Settings& settings);
   // A run that failed before anything happened leaves no folder behind.
   ~RunFolder();

@@ -4,17 +4,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "base/units.h"
 #include "base/whole_file.h"
-#include "report/escape.h"
+#include "report/report_page.h"
+#include "report/run_labels.h"
 
 namespace starling {
 
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t kMostLines = 8;  // in one figure, each in a colour of its own
 
 std::string seconds(double value) { return fmt::format("{:g} s", value); }
 std::string bytes(double value) { return format_bytes(value); }
@@ -37,7 +42,7 @@ template <class X>
 Plot over_metrics(std::span<const RunData> runs, const char* key, double scale, const X& x) {
   Plot plot;
   for (const RunData& run : runs) {
-    Plot::Series series{run.name, {}, Plot::Kind::line};
+    Plot::Series series{run.label, {}, Plot::Kind::line};
     for (const json& line : run.metrics) {
       if (!line.contains(key)) continue;
       series.points.push_back({x(run, line), number_in(line, key) * scale});
@@ -58,13 +63,13 @@ Figure accuracy_over_time(std::span<const RunData> runs) {
   plot.x = {"training time (s)", false, seconds};
   plot.y = {"accuracy (%)", false, plain};
   return {"accuracy-time",
-          "Accuracy on the test samples, over the time of training, without that of evaluations.",
+          "Accuracy on the test samples, over training time, in which evaluations do not count.",
           plot};
 }
 
 Figure accuracy_over_bytes(std::span<const RunData> runs) {
   Plot plot = over_metrics(runs, "accuracy", 100, [](const RunData& run, const json& line) {
-    return std::max(1.0, sent_by_all_until(run, number_in(line, "time")));
+    return sent_by_all_until(run, number_in(line, "time"));
   });
   plot.title = "Accuracy over bytes";
   plot.x = {"sent by all, on the wire", true, bytes};
@@ -108,7 +113,7 @@ Figure network_of(const RunData& run, std::size_t number) {
     before[rank] = now;
   }
   Plot plot;
-  plot.title = fmt::format("Network activity: {}", run.name);
+  plot.title = fmt::format("Network activity: {}", run.label);
   plot.x = {"time (s)", false, seconds};
   plot.y = {"sent each second", false, [](double rate) { return format_bytes(rate) + "/s"; }};
   for (auto& [rank, series] : ranks) plot.series.push_back(std::move(series));
@@ -117,7 +122,7 @@ Figure network_of(const RunData& run, std::size_t number) {
 
 Figure staleness_of(const RunData& run, std::size_t number) {
   Plot plot;
-  plot.title = fmt::format("Staleness: {}", run.name);
+  plot.title = fmt::format("Staleness: {}", run.label);
   plot.y = {"count", false, plain};
   const bool servers = run.summary.servers.has_value();
   plot.x.label = servers ? "updates between reading and writing" : "steps behind the reader";
@@ -153,7 +158,7 @@ Figure activity_and_accuracy(std::span<const RunData> runs) {
     const double training = training_bytes(runs[i].summary);
     plot.series[0].points.push_back({top.x, training});
     plot.series[1].points.push_back({top.x, std::max(0.0, top.y - training)});
-    plot.categories.push_back(runs[i].name);
+    plot.categories.push_back(runs[i].label);
     if (const auto accuracy = runs[i].summary.accuracy) {
       plot.notes.push_back({top, fmt::format("{:.2f} %", *accuracy * 100)});
     }
@@ -172,12 +177,15 @@ struct TimeSplit {
 // A run that was not ours may not tell.
 bool tells_time(const RunSummary& summary) { return summary.has(&RankSummary::waited_seconds); }
 
+// From the first step until there was one model, without evaluations.
+double training_seconds(const RunSummary& summary) { return summary.train_seconds.value_or(0); }
+
 TimeSplit time_of_workers(const RunSummary& summary) {
   if (!tells_time(summary)) return {};
   const double exchanging = summary.mean_of_workers(&RankSummary::waited_seconds);
   const double network =
       std::min(exchanging, summary.mean_of_workers(&RankSummary::network_seconds));
-  return {std::max(0.0, summary.seconds.value_or(0) - exchanging), network, exchanging - network};
+  return {std::max(0.0, training_seconds(summary) - exchanging), network, exchanging - network};
 }
 
 Figure time_split(std::span<const RunData> runs) {
@@ -193,97 +201,104 @@ Figure time_split(std::span<const RunData> runs) {
     plot.series[0].points.push_back({place, split.compute});
     plot.series[1].points.push_back({place, split.network});
     plot.series[2].points.push_back({place, split.wait});
-    plot.categories.push_back(runs[i].name);
+    plot.categories.push_back(runs[i].label);
   }
   return {"time-split",
-          "Computing (evaluations included), moving and reducing bytes, and waiting for others or "
+          "Training time: computing, moving and reducing bytes, and waiting for others or "
           "for the network.",
           plot};
 }
 
+// Of mixing, by all workers together.
+std::string rounds_of(const RunSummary& summary) {
+  if (!summary.mixing || !summary.mixing->rounds) return "-";
+  return format_count(static_cast<double>(*summary.mixing->rounds));
+}
+
 Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
-  Table table({"run", "strategy", "workers", "accuracy", "time", "samples/s", "computing",
-               "moving bytes", "waiting", "sent in all", "in training", "saving"});
+  // What matters first stands first: on a phone the rest is a swipe away.
+  Table table({"run", "accuracy", "training time", "samples/s", "sent in all", "in training",
+               "saving", "computing", "moving bytes", "waiting", "rounds", "workers", "strategy"});
   const double reference = training_bytes(runs[baseline].summary);
   for (const RunData& run : runs) {
     const RunSummary& summary = run.summary;
     if (!summary.accuracy) {
-      table.add({run.name, "(did not end)", "", "", "", "", "", "", "", "", "", ""});
+      table.add({run.label, "did not end", "", "", "", "", "", "", "", "", "", "", ""});
       continue;
     }
     const double sent = training_bytes(summary);
-    const double time = summary.seconds.value_or(0);
+    const double time = training_seconds(summary);
     const TimeSplit split = time_of_workers(summary);
     const auto share = [&](double part) {
       if (!tells_time(summary)) return std::string("-");
       return fmt::format("{:.0f} %", time > 0 ? part / time * 100 : 0);
     };
-    table.add({run.name, summary.strategy.value_or("?"),
-               fmt::format("{}", summary.workers.value_or(1)),
-               fmt::format("{:.2f} %", *summary.accuracy * 100), fmt::format("{:.1f} s", time),
-               format_count(summary.samples_per_second.value_or(0)), share(split.compute),
-               share(split.network), share(split.wait),
-               format_bytes(summary.sum(&RankSummary::wire_bytes_sent)), format_bytes(sent),
-               reference > 0 ? fmt::format("{:.1f} %", (1 - sent / reference) * 100 + 0.0) : "-"});
+    const bool comparable = reference > 0 && alike(run, runs[baseline]);
+    table.add(
+        {run.label, fmt::format("{:.2f} %", *summary.accuracy * 100),
+         fmt::format("{:.1f} s", time), format_count(summary.samples_per_second.value_or(0)),
+         format_bytes(summary.sum(&RankSummary::wire_bytes_sent)), format_bytes(sent),
+         comparable ? fmt::format("{:.1f} %", (1 - sent / reference) * 100 + 0.0) : "-",
+         share(split.compute), share(split.network), share(split.wait), rounds_of(summary),
+         fmt::format("{}", summary.workers.value_or(1)), summary.strategy.value_or("?")});
   }
   return table;
 }
 
-constexpr const char* kStyle = R"(
-:root { color-scheme: light dark; --ink: #1b1b1b; --paper: #ffffff; --line: #cccccc; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181b; --line: #444444; } }
-body { font: 16px/1.5 "DejaVu Sans", Helvetica, Arial, sans-serif; color: var(--ink);
-  background: var(--paper); max-width: 1200px; margin: 0 auto; padding: 1rem; }
-figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; border-radius: 6px; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; }
-th, td { padding: .25rem .5rem; font-size: 14px; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } pre { overflow-x: auto; font-size: 13px; }
-)";
+// Those that lines are drawn of in colours, until somebody chooses others: the baseline and the most
+// accurate.
+std::vector<bool> shown_first(std::span<const RunData> runs, std::size_t baseline) {
+  std::vector<std::size_t> order(runs.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) {
+    return i == baseline ? 2 : runs[i].summary.accuracy.value_or(0);
+  });
+  std::vector<bool> shown(runs.size(), false);
+  for (std::size_t i = 0; i < std::min(order.size(), kMostLines); ++i) shown[order[i]] = true;
+  return shown;
+}
 
-std::string page_of(std::span<const RunData> runs, std::size_t baseline, const RunReport& report) {
-  std::string html = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>Starling: {} runs</title>\n<style>{}</style></head><body>\n<h1>Starling: {} "
-      "run{}</h1>\n",
-      runs.size(), kStyle, runs.size(), runs.size() == 1 ? "" : "s");
-  html += "<div class=\"wide\">" + report.comparison.html() + "</div>\n";
-  html += fmt::format(
-      "<p>Savings are of bytes sent in training, against {}. Computing, moving bytes and waiting "
-      "are shares of a worker's "
-      "time.</p>\n",
-      escaped_for_markup(runs[baseline].name));
-  for (const Figure& figure : report.figures) {
-    html += fmt::format("<figure>{}<figcaption>{}</figcaption></figure>\n", figure.plot.svg(),
-                        escaped_for_markup(figure.caption));
+std::vector<std::string> remarks_on(std::span<const RunData> runs) {
+  std::vector<std::string> remarks;
+  if (const std::vector<std::string> differences = unlike(runs); !differences.empty()) {
+    remarks.push_back(fmt::format(
+        "these runs did not learn the same, so their accuracies and bytes do not compare: {}",
+        fmt::join(differences, "; ")));
   }
-  html += "<h2>Settings</h2>\n";
-  for (const RunData& run : runs) {
-    html += fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n",
-                        escaped_for_markup(run.name), escaped_for_markup(run.settings));
-  }
-  return html + "</body></html>\n";
+  return remarks;
 }
 
 }  // namespace
 
-RunReport report_on(std::span<const RunData> runs, std::size_t baseline) {
-  RunReport report{{}, comparison_of(runs, baseline), ""};
+RunReport report_on(std::vector<RunData> runs, std::size_t baseline) {
+  const std::vector<std::string> labels = run_labels(runs);
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].label = labels[i];
+  RunReport report{{}, comparison_of(runs, baseline), remarks_on(runs), ""};
   const auto has = [&](const char* key) {
     return std::ranges::any_of(runs, [&](const RunData& run) {
       return std::ranges::any_of(run.metrics, [&](const json& line) { return line.contains(key); });
     });
   };
-  report.figures = {activity_and_accuracy(runs), accuracy_over_time(runs),
-                    accuracy_over_bytes(runs), time_split(runs), loss_over_time(runs)};
-  if (has("spread")) report.figures.push_back(spread_over_time(runs));
+  std::vector<Figure> lines = {accuracy_over_time(runs), accuracy_over_bytes(runs),
+                               loss_over_time(runs)};
+  if (has("spread")) lines.push_back(spread_over_time(runs));
+  const std::vector<bool> shown = shown_first(runs, baseline);
+  for (Figure& figure : lines) {
+    figure.has_run_lines = true;
+    for (std::size_t i = 0; i < runs.size(); ++i) figure.plot.series[i].quiet = !shown[i];
+  }
+  report.figures = std::move(lines);
+  report.figures.push_back(activity_and_accuracy(runs));
+  report.figures.push_back(time_split(runs));
   for (std::size_t i = 0; i < runs.size(); ++i) {
     report.figures.push_back(network_of(runs[i], i + 1));
+    report.figures.back().run = i;
     if (runs[i].summary.staleness() != nullptr) {
       report.figures.push_back(staleness_of(runs[i], i + 1));
+      report.figures.back().run = i;
     }
   }
-  report.html = page_of(runs, baseline, report);
+  report.html = report_page(runs, baseline, shown, report);
   return report;
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,16 +16,20 @@ struct Figure {
   std::string name;     // of its files
   std::string caption;  // what is to be seen
   Plot plot;
+  bool has_run_lines = false;           // a line a run, in the order of runs
+  std::optional<std::size_t> run = {};  // the only one that it is about
 };
 
 struct RunReport {
   std::vector<Figure> figures;
   Table comparison;
-  std::string html;  // whole: it needs nothing else, not even a network
+  std::vector<std::string> remarks;  // what to mind when comparing them
+  std::string html;                  // whole: it needs nothing else, not even a network
 };
 
-// Savings are against runs[baseline].
-RunReport report_on(std::span<const RunData> runs, std::size_t baseline);
+// Savings are against runs[baseline]. Lines are drawn of all runs, in colours of the eight that matter
+// most; on the page people choose others.
+RunReport report_on(std::vector<RunData> runs, std::size_t baseline);
 
 // The page as index.html, each figure as SVG and PNG, the table as Markdown and CSV. Throws Error
 // if the folder cannot be written to.

@@ -88,16 +88,19 @@ std::string Table::csv() const {
   return out;
 }
 
-std::string Table::html() const {
-  const auto row = [](const std::vector<std::string>& cells, const char* tag) {
-    std::string line = "<tr>";
+std::string Table::html(const std::vector<std::string>& before) const {
+  const auto row = [](const std::string& first, const std::vector<std::string>& cells,
+                      const char* tag) {
+    std::string line = "<tr>" + first;
     for (const std::string& cell : cells) {
       line += fmt::format("<{0}>{1}</{0}>", tag, escaped_for_markup(cell));
     }
     return line + "</tr>\n";
   };
-  std::string out = "<table>\n" + row(header_, "th");
-  for (const std::vector<std::string>& cells : rows_) out += row(cells, "td");
+  std::string out = "<table>\n" + row(before.empty() ? "" : "<th></th>", header_, "th");
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    out += row(before.empty() ? "" : "<td>" + before[i] + "</td>", rows_[i], "td");
+  }
   return out + "</table>";
 }
 

@@ -15,7 +15,8 @@ class Table {
   std::string text() const;
   std::string markdown() const;
   std::string csv() const;
-  std::string html() const;
+  // before[i] is markup for a cell in front of row i; none if it is empty.
+  std::string html(const std::vector<std::string>& before = {}) const;
 
  private:
   std::vector<std::size_t> widths() const;

@@ -12,11 +12,6 @@ void check(const ServerSettings& settings, int workers, int backward_passes) {
     throw Error(fmt::format("{} servers do not fit on {} workers", servers, workers),
                 fmt::format("with placement = workers there can be 1 to {}", workers));
   }
-  if (settings.replicas > servers) {
-    throw Error(fmt::format("replicas = {} needs more than {} server{}", settings.replicas, servers,
-                            servers == 1 ? "" : "s"),
-                "there can be as many as servers at the most");
-  }
   if (settings.replicas > 1) {
     throw Error(
         fmt::format("replicas = {}: replicated shards are not built yet", settings.replicas),

@@ -95,6 +95,13 @@ struct Writer {
   }
 };
 
+// 0.03, where the library would write 0.029999999999999999; both are read back as the same.
+std::string as_written(double number) {
+  const std::string digits = fmt::format("{}", number);
+  const bool reads_as_float = digits.find_first_of(".en") != std::string::npos;
+  return reads_as_float ? digits : digits + ".0";
+}
+
 }  // namespace
 
 void read_settings(std::string_view toml, const std::string& source, Settings& settings) {
@@ -126,7 +133,15 @@ std::string write_settings(const Settings& settings) {
   toml::table table;
   visit_settings(settings, Writer{table});
   std::ostringstream text;
-  text << table << "\n";
+  for (const auto& [name, node] : table) {
+    text << name.str() << " = ";
+    if (const auto number = node.value_exact<double>()) {
+      text << as_written(*number);
+    } else {
+      node.visit([&](const auto& value) { text << value; });
+    }
+    text << "\n";
+  }
   return text.str();
 }
 

@@ -39,8 +39,8 @@ struct Edge {
 // Reads one line that holds more than a comment.
 class LineReader {
  public:
-  LineReader(std::string_view line, std::string place, int size)
-      : line_(line), left_(line), place_(std::move(place)), size_(size) {}
+  LineReader(std::string_view line, std::string place)
+      : line_(line), left_(line), place_(std::move(place)) {}
 
   Edge edge() {
     Edge edge{};
@@ -67,11 +67,7 @@ class LineReader {
     if (digits.empty()) throw no_edge();
     int value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || value >= size_) {
-      throw Error(fmt::format("{}: there is no worker {} among {}", place_,
-                              digits.substr(0, kMaxQuotedChars), size_),
-                  fmt::format("ranks go from 0 to {}", size_ - 1));
-    }
+    if (error != std::errc()) throw no_edge();
     return value;
   }
 
@@ -83,7 +79,6 @@ class LineReader {
   std::string_view line_;
   std::string_view left_;
   std::string place_;
-  int size_;
 };
 
 std::string read_text(const std::filesystem::path& file) {
@@ -117,14 +112,24 @@ std::string read_text(const std::filesystem::path& file) {
 
 Graph parse_graph(std::string_view text, const std::string& source, int size) {
   STARLING_CHECK(size >= 1, "a graph of {} workers", size);
-  std::vector<std::vector<int>> heard(static_cast<std::size_t>(size));
+  std::vector<Edge> edges;
+  int last = 0;
   for (std::size_t number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     line = line.substr(0, line.find('#'));
     skip_blanks(line);
     if (line.empty()) continue;
-    const Edge edge = LineReader(line, fmt::format("{}:{}", source, number), size).edge();
+    edges.push_back(LineReader(line, fmt::format("{}:{}", source, number)).edge());
+    last = std::max({last, edges.back().from, edges.back().to});
+  }
+  if (last != size - 1) {
+    throw Error(fmt::format("{} joins {} workers, 0 to {}, but there are {}", source, last + 1L,
+                            last, size),
+                fmt::format("use --workers {}, or a graph file for {}", last + 1L, size));
+  }
+  std::vector<std::vector<int>> heard(static_cast<std::size_t>(size));
+  for (const Edge& edge : edges) {
     heard[static_cast<std::size_t>(edge.to)].push_back(edge.from);
     if (edge.both_ways) heard[static_cast<std::size_t>(edge.from)].push_back(edge.to);
   }

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -66,6 +67,37 @@ Model built_in() {
   return model;
 }
 
+// What is wrong, without the traces that torch puts around it.
+std::string reason(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  std::string text = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+  constexpr std::string_view kPrefix = "RuntimeError: ";
+  if (const auto at = text.rfind(kPrefix); at != std::string::npos) {
+    text = text.substr(at + kPrefix.size());
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+// Tries the model on two images, without leaving a trace in it.
+void check_fits_digits(const std::string& file, const Model& model) {
+  if (model.parameters.empty()) throw Error(fmt::format("{} has no parameters to train", file));
+  Tensor classes;
+  try {
+    const torch::NoGradGuard no_gradients;
+    model.set_training(false);
+    classes = model.forward(torch::zeros({2, 1, 28, 28}));
+  } catch (const std::exception& error) {
+    throw Error(fmt::format("{} does not take images of 1 x 28 x 28: {}", file, reason(error)),
+                "it gets a batch of them, and gives 10 numbers for each");
+  }
+  model.set_training(true);
+  if (classes.dim() != 2 || classes.size(0) != 2 || classes.size(1) != 10) {
+    throw Error(fmt::format("{} gives {} numbers for 2 images, shaped {}", file, classes.numel(),
+                            fmt::join(classes.sizes().vec(), " x ")),
+                "it must give 10 for each, one for a digit");
+  }
+}
+
 struct BuiltInModel {
   std::string_view name;
   Model (*make)();
@@ -92,6 +124,7 @@ Model torch_script(const std::string& file) {
     return module->forward({std::move(images)}).toTensor();
   };
   model.set_training = [module](bool training) { module->train(training); };
+  check_fits_digits(file, model);
   return model;
 }
 

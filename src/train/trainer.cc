@@ -46,6 +46,18 @@ Digits load_digits(const Settings& settings) {
   return digits;
 }
 
+Digits digits_for(const Settings& settings) {
+  Digits digits = load_digits(settings);
+  const auto samples = static_cast<int>(digits.train.count);
+  if (settings.train.batch > samples) {
+    throw Error(
+        fmt::format("batch = {} is more than the {} training samples", settings.train.batch, samples),
+        fmt::format("each worker takes that many a step: use at most {}",
+                    std::max(1, samples / settings.workers)));
+  }
+  return digits;
+}
+
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings,
                                                         torch::Tensor parameter) {
   std::vector<torch::Tensor> parameters{std::move(parameter)};
@@ -90,7 +102,7 @@ class Trainer {
   Trainer(const Settings& settings, const Job& job)
       : settings_(settings),
         kernel_(job),
-        digits_(load_digits(settings)),
+        digits_(digits_for(settings)),
         train_(std::move(digits_.train)),
         test_(std::move(digits_.test)),
         batches_(train_.count(), settings.workers, settings.train.batch,
@@ -194,12 +206,11 @@ class Trainer {
   void evaluate() {
     if (!in_step() && !dist_.leads()) return;
     const auto evaluating = dist_.comm().record(Timeline::Kind::compute, "evaluation");
-    const Time begin = dist_.loop().now();
-    const Score mean = in_step() ? evaluate_mean(dist_, test_) : evaluate_own(dist_, test_);
+    const Score mean =
+        aside([&] { return in_step() ? evaluate_mean(dist_, test_) : evaluate_own(dist_, test_); });
     accuracy_ = mean.accuracy;
     loss_ = mean.loss;
     spread_ = in_step() ? mean.spread : spread_from_models();
-    evaluating_ += dist_.loop().now() - begin;
     report_progress("evaluation");
   }
 
@@ -220,7 +231,32 @@ class Trainer {
     return static_cast<double>(step_) / static_cast<double>(batches_.steps_per_epoch());
   }
 
-  Time training_time() { return dist_.loop().now() - start_ - evaluating_; }
+  // Where a worker's time goes.
+  struct TimeSpent {
+    Time all{0}, exchanging{0}, moving_bytes{0};
+  };
+  TimeSpent spent() {
+    return {dist_.loop().now() - start_, dist_.exchanging(), dist_.moving_bytes()};
+  }
+  // Evaluates: what that takes is not training's.
+  template <class Evaluate>
+  Score aside(const Evaluate& evaluate) {
+    const TimeSpent before = spent();
+    const Score score = evaluate();
+    const TimeSpent after = spent();
+    aside_.all += after.all - before.all;
+    aside_.exchanging += after.exchanging - before.exchanging;
+    aside_.moving_bytes += after.moving_bytes - before.moving_bytes;
+    return score;
+  }
+  // Of training: from the first step until there is one model, evaluations left out. This is the
+  // one meaning of a training's time, wherever it is told.
+  TimeSpent training() {
+    if (trained_) return *trained_;
+    const TimeSpent now = spent();
+    return {now.all - aside_.all, now.exchanging - aside_.exchanging,
+            now.moving_bytes - aside_.moving_bytes};
+  }
 
   // The launcher draws a bar and writes metrics.jsonl from these; four a second are plenty.
   void report_progress(const char* kind = "progress") {
@@ -237,10 +273,10 @@ class Trainer {
                   {"steps", steps_},
                   {"epoch", epochs()},
                   {"time", seconds(now - start_)},
-                  {"training_time", seconds(training_time())},  // without evaluations
+                  {"training_time", seconds(training().all)},
                   {"loss", train_loss_},
                   {"samples_per_second",
-                   epochs() * static_cast<double>(train_.count()) / seconds(training_time())},
+                   epochs() * static_cast<double>(train_.count()) / seconds(training().all)},
                   {"payload_bytes_sent", dist_.comm().ledger().total(Direction::sent).payload}};
     if (evaluation) {
       event["accuracy"] = accuracy_;
@@ -253,11 +289,11 @@ class Trainer {
   }
 
   void conclude(const std::filesystem::path& run_folder) {
-    const Time trained = training_time();
     if (!in_step() && !stopping_) step_ = steps_;  // the last of them were others'
     const std::uint64_t exchanged = exchanged_bytes(dist_.comm().ledger()) - sent_at_start_;
-    const Score own = evaluate_own(dist_, test_);
+    const Score own = aside([&] { return evaluate_own(dist_, test_); });
     const double square = finish();
+    trained_ = training();
     if (in_step()) {
       const Score final_score = evaluate_shared(dist_, test_);
       accuracy_ = final_score.accuracy;
@@ -273,8 +309,8 @@ class Trainer {
     summary.rank = dist_.rank();
     summary.accuracy = own.accuracy;
     summary.samples = samples_;
-    summary.waited_seconds = seconds(dist_.exchanging());
-    summary.network_seconds = seconds(dist_.moving_bytes());
+    summary.waited_seconds = seconds(trained_->exchanging);
+    summary.network_seconds = seconds(trained_->moving_bytes);
     summary.payload_bytes_sent = sent.payload;
     summary.wire_bytes_sent = sent.wire;
     summary.payload_bytes_received = received.payload;
@@ -287,7 +323,7 @@ class Trainer {
     for (bool over = false; !over;) {
       const int before = lead();
       try {
-        report_to_lead(mine, trained, run_folder);
+        report_to_lead(mine, run_folder);
         over = true;
       } catch (const PeerLost&) {  // if it was the lead, the next one takes over
         if (!survives_losses(settings_) || lead() == before) throw;
@@ -309,8 +345,7 @@ class Trainer {
     return squared_distance(gradients, parameters) + squared_distance(buffers_before, buffers);
   }
 
-  void report_to_lead(const WorkerResult& mine, Time trained,
-                      const std::filesystem::path& run_folder) {
+  void report_to_lead(const WorkerResult& mine, const std::filesystem::path& run_folder) {
     if (in_step()) {
       report_progress("evaluation");
     } else {
@@ -320,7 +355,7 @@ class Trainer {
     dist_.run("collecting the results", collect(results));
     if (dist_.leads()) {
       save_model(run_folder / "model.safetensors");
-      report_result(results, trained);
+      report_result(results);
     }
     // Nobody hangs up while another still reads.
     dist_.run("parting", part_from_all());
@@ -360,7 +395,7 @@ class Trainer {
     return rank;
   }
 
-  void report_result(const std::vector<WorkerResult>& workers, Time trained) {
+  void report_result(const std::vector<WorkerResult>& workers) {
     RunSummary summary;
     std::uint64_t samples = 0;
     for (const WorkerResult& worker : workers) {
@@ -378,8 +413,8 @@ class Trainer {
     summary.steps = step_;
     summary.samples = samples;
     summary.seconds = seconds(dist_.loop().now() - start_);
-    summary.train_seconds = seconds(trained);
-    summary.samples_per_second = static_cast<double>(samples) / seconds(trained);
+    summary.train_seconds = seconds(trained_->all);
+    summary.samples_per_second = static_cast<double>(samples) / seconds(trained_->all);
     summary.finish_seconds = seconds(finishing_);
     if (const auto servers = dist_.strategy().server_report()) {
       summary.servers = {servers->updates, servers->applied(), servers->dropped,
@@ -433,7 +468,9 @@ class Trainer {
   std::uint64_t sent_at_start_ = 0;
   bool stopping_ = false;      // this worker has asked all to stop
   std::uint64_t samples_ = 0;  // that this worker has trained on
-  Time start_{0}, evaluating_{0}, reported_{0}, finishing_{0};
+  Time start_{0}, reported_{0}, finishing_{0};
+  TimeSpent aside_;
+  std::optional<TimeSpent> trained_;  // once there is one model
   double loss_sum_ = 0;
   int losses_ = 0;
   double train_loss_ = 0, accuracy_ = 0, loss_ = 0, spread_ = 0;

@@ -32,7 +32,7 @@ TEST(FormatBytes, NeverPrintsAThousandOfAUnitThatHasANextOne) {
 }
 
 TEST(FormatDuration, ChoosesTheUnitByTheSize) {
-  EXPECT_EQ(format_duration(0ns), "0.0 us");
+  EXPECT_EQ(format_duration(0ns), "0 s");
   EXPECT_EQ(format_duration(150ns), "0.1 us");
   EXPECT_EQ(format_duration(12'300ns), "12.3 us");
   EXPECT_EQ(format_duration(1'100us), "1.10 ms");
@@ -46,8 +46,13 @@ TEST(FormatDuration, ChoosesTheUnitByTheSize) {
 TEST(FormatDuration, StepsToTheNextUnitWhereRoundingWouldReachIt) {
   EXPECT_EQ(format_duration(999'940ns), "999.9 us");
   EXPECT_EQ(format_duration(999'950ns), "1.00 ms");
-  EXPECT_EQ(format_duration(999'994us), "999.99 ms");
-  EXPECT_EQ(format_duration(999'995us), "1.0 s");
+  EXPECT_EQ(format_duration(9'994us), "9.99 ms");
+  EXPECT_EQ(format_duration(9'996us), "10.0 ms");
+  EXPECT_EQ(format_duration(99'940us), "99.9 ms");
+  EXPECT_EQ(format_duration(99'960us), "100 ms");
+  EXPECT_EQ(format_duration(141'000us), "141 ms");
+  EXPECT_EQ(format_duration(999'400us), "999 ms");
+  EXPECT_EQ(format_duration(999'600us), "1.0 s");
   EXPECT_EQ(format_duration(59'940ms), "59.9 s");
   EXPECT_EQ(format_duration(59'950ms), "1 min 0 s");
   EXPECT_EQ(format_duration(119'600ms), "2 min 0 s");

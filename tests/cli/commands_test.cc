@@ -1,6 +1,7 @@
 // The command line itself: help, wrong words, and the commands that start no training.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -60,8 +61,39 @@ TEST(Commands, ThatDoNotExistEndWithStatusTwo) {
     const Ran ran = starling_program(words);
     EXPECT_EQ(ran.status, "exit 2") << spoken(words) << ran.out << ran.err;
     EXPECT_EQ(ran.out, "") << spoken(words);
-    EXPECT_NE(ran.err, "") << spoken(words);
+    EXPECT_TRUE(ran.in_one_error_line()) << spoken(words);
   }
+}
+
+TEST(Commands, ThatAreMistypedAreAnsweredWithTheOneThatWasMeant) {
+  for (const auto& [typed, meant] :
+       std::map<std::string, std::string>{{"trian", "starling train"},
+                                          {"lanch", "starling launch"},
+                                          {"reports", "starling report"}}) {
+    const Ran ran = starling_program({typed, "--workers", "4"});
+    EXPECT_EQ(ran.status, "exit 2");
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.err;
+    EXPECT_NE(ran.err.find("did you mean `" + meant + "`?"), std::string::npos) << ran.err;
+  }
+  const Ran ran = starling_program({"xyzzy"});
+  EXPECT_EQ(ran.err.find("did you mean"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("there are train, launch"), std::string::npos) << ran.err;
+}
+
+TEST(Commands, ThatWereToPrintJsonSayInJsonWhatIsWrong) {
+  for (const Words& words : std::vector<Words>{{"train", "--json", "--strategy", "nosuch"},
+                                               {"train", "--json", "--nosuch"},
+                                               {"report", "--json", "/nonexistent"}}) {
+    const Ran ran = starling_program(words);
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
+    EXPECT_NE(json::parse(ran.out, nullptr, false).value("error", ""), "") << ran.out;
+  }
+}
+
+TEST(Commands, ShowNoFlagAsIfItWereOnWhenItIsNot) {
+  const Ran ran = starling_program({"train", "--help"});
+  EXPECT_NE(ran.out.find("--overlap [true|false]"), std::string::npos) << ran.out;
+  EXPECT_EQ(ran.out.find("=true"), std::string::npos) << ran.out;
 }
 
 TEST(Systems, AreListed) {
@@ -117,6 +149,40 @@ TEST(Report, RefusesWhatIsNoRun) {
   const Ran ran = starling_program({"report", "/nonexistent"});
   EXPECT_EQ(ran.status, "exit 1");
   EXPECT_TRUE(ran.in_one_error_line()) << ran.err;
+}
+
+TEST(Report, PassesOverAGridBesideRunsWithANote) {
+  TemporaryFolder folder;
+  const std::filesystem::path runs = folder.path();
+  for (const char* run : {"one", "grid/first", "grid/second"}) {
+    std::filesystem::create_directories(runs / run);
+    std::ofstream(runs / run / "settings.toml") << "lr = 0.1\n";
+  }
+  std::filesystem::create_directories(runs / "slow");
+  const auto path = [&](const char* name) { return (runs / name).string(); };
+  const Ran ran = starling_program(
+      {"report", path("grid"), path("one"), path("slow"), "--out", path("report"), "--json"});
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  EXPECT_EQ(json::parse(ran.out)["runs"], 1);
+  EXPECT_NE(ran.err.find("grid holds 2 runs of its own"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("slow is no run folder"), std::string::npos) << ran.err;
+  const Ran alone = starling_program({"report", path("grid"), "--out", path("report"), "--json"});
+  EXPECT_EQ(json::parse(alone.out)["runs"], 2) << alone.err;
+  EXPECT_EQ(alone.err, "");
+}
+
+TEST(MeasureSlow, PrintsTheSameInEveryCall) {
+  const auto table = [] {
+    TemporaryFolder folder;
+    const std::string path = (folder.path() / "slow").string();
+    const Ran ran = starling_program(
+        {"measure", "--grid", "slow", "--workers", "2", "--slow", "0:3", "--folder", path}, 300s);
+    EXPECT_EQ(ran.status, "exit 0") << ran.err;
+    return file_text(path + "/table.md");
+  };
+  const std::string first = table();
+  EXPECT_NE(first, "");
+  EXPECT_EQ(first, table());
 }
 
 TEST(MeasureSlow, TellsWhatEachScheduleKeepsOfItsPace) {

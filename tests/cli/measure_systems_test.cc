@@ -73,6 +73,11 @@ TEST(MeasureRace, TellsWhoWasFirstAndEndsWithAReport) {
   }
   EXPECT_LT(race["rows"][3]["bytes_sent"].get<double>(),  // every 16th step, as halves
             race["rows"][1]["bytes_sent"].get<double>());
+  // A racer's time is its run's training time.
+  const json run = json::parse(file_text(path / "all-reduce" / "summary.json"));
+  if (!race["rows"][0]["seconds"].is_null()) {
+    EXPECT_EQ(race["rows"][0]["seconds"], run["train_seconds"]);
+  }
   const std::string page = file_text(path / "report" / "index.html");
   EXPECT_NE(page.find("pairwise-16-half"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(path / "plot.svg"));

@@ -1,6 +1,8 @@
 // Running the built `starling` to its end.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "tests/process.h"
 
 namespace starling {
@@ -14,10 +16,13 @@ struct Ran {
   std::string err;
 
   // Whether it was refused as it should be: not by a crash or a usage text, but in one line on
-  // stderr.
+  // stderr, and, if JSON was asked for, in one object of it.
   bool in_one_error_line() const {
-    return out.empty() && err.starts_with("error: ") && err.ends_with("\n") &&
-           lines_of(err).size() == 1;
+    if (!err.starts_with("error: ") || !err.ends_with("\n")) return false;
+    if (lines_of(err).size() != 1) return false;
+    const std::string said = err.substr(7, err.size() - 8);
+    return out.empty() ||
+           nlohmann::json::parse(out, nullptr, false) == nlohmann::json{{"error", said}};
   }
 };
 

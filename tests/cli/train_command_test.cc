@@ -1,10 +1,12 @@
 // `starling train` as its users meet it: real workers, real files, real kills.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/units.h"
 #include "tests/cli/starling_program.h"
 
 namespace starling {
@@ -167,6 +169,54 @@ TEST_F(Train, TakesSettingsFromASystemAFileAndFlagsInThisOrder) {
   }
 }
 
+// One meaning each: seconds, samples/s, bytes and rounds.
+TEST_F(Train, TellsTheSameOnTheTerminalInJsonAndInTheReport) {
+  Words words = train_words({"--workers", "2", "--strategy", "mix", "--graph", "closed-ring",
+                             "--evaluate-every", "0.2", "--run", run()});
+  std::erase(words, "--json");
+  const Ran ran = starling_program(words, kTrainingPatience);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json summary = json::parse(file_text(run() + "/summary.json"));
+  const double time = summary["train_seconds"];
+  EXPECT_GT(summary["seconds"].get<double>(), time) << "there were evaluations";
+  EXPECT_NEAR(summary["samples_per_second"].get<double>(), 600 / time, 1e-6);
+  double sent = 0;
+  for (const json& bytes : summary["wire_bytes_sent"]) sent += bytes.get<double>();
+  const std::string seconds = fmt::format("{:.1f} s", time);
+  const std::string speed = format_count(summary["samples_per_second"]);
+  const std::string rounds = format_count(summary["mixing"]["rounds"]);
+  EXPECT_EQ(rounds, "20") << "10 steps of 2 workers";
+  for (const std::string& said :
+       {seconds + ", " + speed + " samples/s", format_bytes(sent) + " on the wire",
+        rounds + " rounds of all workers"}) {
+    EXPECT_NE(ran.out.find(said), std::string::npos) << said << "\n" << ran.out;
+  }
+  // The last line of the metrics is what the live page shows.
+  const json last = json::parse(lines_of(file_text(run() + "/metrics.jsonl")).back());
+  EXPECT_DOUBLE_EQ(last["training_time"].get<double>(), time);
+  EXPECT_NEAR(last["samples_per_second"].get<double>(), 600 / time, 1e-6);
+
+  const std::string page = run("report");
+  ASSERT_EQ(starling_program({"report", run(), "--out", page}).status, "exit 0");
+  const std::string table = file_text(page + "/comparison.md");
+  for (const std::string& said : {seconds, speed, rounds, format_bytes(sent)}) {
+    EXPECT_NE(table.find("| " + said + " |"), std::string::npos) << said << "\n" << table;
+  }
+}
+
+TEST_F(Train, ExitsWithACodeOfItsOwnWhereTheGoalIsNotReached) {
+  const Ran ran =
+      starling_program(train_words({"--workers", "2", "--until", "accuracy=0.999", "--run", run()}),
+                       kTrainingPatience);
+  EXPECT_EQ(ran.status, "exit 3");
+  EXPECT_NE(ran.err.find("--until wants 99.9 %"), std::string::npos) << ran.err;
+  EXPECT_TRUE(json::parse(ran.out, nullptr, false).contains("accuracy")) << ran.out;
+  const Ran reached = starling_program(
+      train_words({"--workers", "2", "--until", "accuracy=0.01", "--run", run("other")}),
+      kTrainingPatience);
+  EXPECT_EQ(reached.status, "exit 0") << reached.err;
+}
+
 TEST_F(Train, TrainsAModelFromATorchScriptFile) {
   const std::string model = (folder_.path() / "model.pt").string();
   Process python({"/usr/bin/python3", "-c",
@@ -190,6 +240,10 @@ TEST_F(Train, RefusesWrongInputsInOneLine) {
   const std::string bad_toml = file("bad.toml", "workers = \n");
   const std::string odd_toml = file("odd.toml", "wrokers = 2\n");
   const std::string bad_model = file("bad.pt", "this is no model");
+  const std::string edges = file("edges.txt", "0 1\n1 2\n");
+  const std::filesystem::path project = folder_.path() / "project";
+  std::filesystem::create_directory(project);
+  std::ofstream(project / "settings.toml") << "lr = 0.1\n";
 
   struct Wrong {
     Words flags;
@@ -206,6 +260,12 @@ TEST_F(Train, RefusesWrongInputsInOneLine) {
       {{"--model", bad_model}, {"bad.pt is not a TorchScript file", "torch.jit.script"}},
       {{"--strategy", "nosuch"}, {"'nosuch'", "allreduce, server"}},
       {{"--lr", "abc"}, {"--lr abc", "a number from 0"}},
+      {{"--batch", "100000"}, {"batch = 100000", "training samples", "use at most"}},
+      {{"--run", project.string()}, {"is not empty, and no run", "--run"}},
+      {{"--run", "/"}, {"/ is not empty", "--run"}},
+      {{"--strategy", "mix", "--graph", "file", "--graph-file", edges},
+       {"edges.txt joins 3 workers", "there are 2", "--workers 3"}},
+      {{"--strategy", "pairwise", "--replicas", "2"}, {"replicas = 2", "no effect"}},
       {{"--batch", "0"}, {"--batch 0", "a whole number from 1"}},
       {{"--epochs", "-1"}, {"--epochs -1"}},
       {{"--until", "soon"}, {"'soon'", "accuracy=0.97"}},
@@ -229,6 +289,13 @@ TEST_F(Train, RefusesWrongInputsInOneLine) {
       EXPECT_NE(ran.err.find(words_said), std::string::npos) << words_said << " / " << ran.err;
     }
   }
+}
+
+TEST_F(Train, LeavesFilesOfOthersAsTheyAre) {
+  std::filesystem::create_directory(run());
+  std::ofstream(run() + "/settings.toml") << "mine\n";
+  EXPECT_EQ(starling_program(train_words({"--run", run()}), kTrainingPatience).status, "exit 1");
+  EXPECT_EQ(file_text(run() + "/settings.toml"), "mine\n");
 }
 
 TEST_F(Train, DoesNotOverwriteAFinishedRun) {

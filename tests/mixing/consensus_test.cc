@@ -360,5 +360,22 @@ TEST(Sampled, CountsAWorkerWithoutSamplesAsIfItHadOne) {
   for (const Floats& weights : mixers.weights) EXPECT_LT(difference(weights, mean), 1e-6);
 }
 
+TEST(MeanMixing, CountsEveryModelThatIsMixedIn) {
+  const std::map<std::string, std::uint64_t> models_a_round = {
+      {"window", 1}, {"closed-ring", 2}, {"exponential", 1}, {"mesh", 4}, {"star", 4}};
+  for (const auto& [graph, models] : models_a_round) {
+    Mixers mixers(mixing_of("mean", graph, 5), 3);
+    mixers.mix(0);
+    mixers.mix(1);
+    EXPECT_EQ(mixers.rules[1]->report().models(), 2 * models) << graph;
+    EXPECT_EQ(mixers.rules[1]->report().rounds, 2u) << graph;
+  }
+  MixingSettings two = mixing_of("mean", "window", 5);
+  two.graph.passes = 2;
+  Mixers mixers(two, 3);
+  mixers.mix(0);
+  EXPECT_EQ(mixers.rules[1]->report().models(), 2u);
+}
+
 }  // namespace
 }  // namespace starling

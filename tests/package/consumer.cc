@@ -1,5 +1,7 @@
+#include <starling/settings.h>
+
 #include <cstdio>
 
-#include "strategy/settings.h"
+#include <starling/dist.h>
 
 int main() { std::puts(starling::write_settings({}).c_str()); }

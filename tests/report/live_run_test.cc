@@ -180,5 +180,21 @@ TEST(Curve, LosesEveryOtherPointWhenItIsFull) {
   }
 }
 
+TEST_F(LiveRunTest, EndsWithTheFiguresOfTheSummary) {
+  EXPECT_TRUE(state()["summary"].is_null());
+  run_.sum_up(run_summary_in({{"accuracy", 0.97},
+                              {"train_seconds", 11.2},
+                              {"seconds", 13.5},
+                              {"samples_per_second", 16005.0},
+                              {"wire_bytes_sent", {100, 50}},
+                              {"mixing", {{"rounds", 2820}}}}));
+  const json ended = state();
+  EXPECT_EQ(ended["progress"]["training_time"], 11.2);
+  EXPECT_EQ(ended["progress"]["samples_per_second"], 16005.0);
+  EXPECT_EQ(ended["summary"]["train_seconds"], 11.2);
+  EXPECT_EQ(ended["summary"]["wire_bytes_sent"], 150.0);
+  EXPECT_EQ(ended["summary"]["rounds"], 2820.0);
+}
+
 }  // namespace
 }  // namespace starling

@@ -113,19 +113,58 @@ TEST(Plot, BarsOfSeveralSeriesStandOnOneAnother) {
   EXPECT_NEAR(heights[0], 3 * heights[1], 0.5);
 }
 
-TEST(Plot, ManyLongNamesStandAslantAndManySeriesKeepWithinThePicture) {
+TEST(Plot, BarsWithLongNamesLieOneBelowTheOtherInAPictureAsHighAsTheyNeed) {
   Plot plot = plot_of({});
-  for (int i = 0; i < 30; ++i) {
-    plot.categories.push_back("a name that is long " + std::to_string(i));
-    plot.series[0].points.push_back({static_cast<double>(i), 1});
-    plot.series.push_back({"series", {}, Plot::Kind::line});
-  }
   plot.series[0].kind = Plot::Kind::bars;
+  for (int i = 0; i < 60; ++i) {
+    plot.categories.push_back("a name that is long " + std::to_string(i));
+    plot.series[0].points.push_back({static_cast<double>(i), 1.0 + i});
+    plot.notes.push_back({{static_cast<double>(i), 1.0 + i}, "97 %"});
+  }
   const std::string svg = plot.svg();
-  EXPECT_EQ(count(svg, "rotate(-40"), 30u);
-  const auto last = svg.rfind("<text x=");
-  const double y = std::stod(svg.substr(svg.find(" y=\"", last) + 4));
-  EXPECT_LT(y, 520);
+  const auto number_behind = [&](const std::string& name, std::size_t from) {
+    return std::stod(svg.substr(svg.find(name, from) + name.size()));
+  };
+  const double height = number_behind(" height=\"", 0);
+  std::vector<double> rows;
+  for (int i = 0; i < 60; ++i) {
+    const auto at = svg.find(">a name that is long " + std::to_string(i) + "<");
+    ASSERT_NE(at, std::string::npos) << "whole names";
+    rows.push_back(number_behind(" y=\"", svg.rfind("<text", at)));
+  }
+  for (std::size_t i = 1; i < rows.size(); ++i) EXPECT_GE(rows[i] - rows[i - 1], 14);
+  EXPECT_LT(rows.back(), height);
+  EXPECT_EQ(count(svg, "97 %"), 60u);
+  // A second series begins where the first ends.
+  plot.series.push_back({"two", {{0, 30}}, Plot::Kind::bars});
+  const std::string two = plot.svg();
+  const auto bar = [&](const std::string& fill, const std::string& name) {
+    std::size_t at = two.find("fill=\"" + fill + "\"");
+    at = two.rfind("<rect", at);
+    return std::stod(two.substr(two.find(name, at) + name.size()));
+  };
+  EXPECT_NEAR(bar("#0072b2", " x=\"") + bar("#0072b2", " width=\""), bar("#d55e00", " x=\""), 0.2);
+}
+
+TEST(Plot, NamesThatAreTooLongKeepTheirEnds) {
+  Plot plot = plot_of({{1, 2}});
+  plot.series[0].name = "an experiment with a long name and period 16";
+  const std::string svg = plot.svg();
+  EXPECT_NE(svg.find("period 16<"), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">an exp"), std::string::npos);
+  EXPECT_EQ(svg.find("long name"), std::string::npos);
+}
+
+TEST(Plot, QuietLinesHaveNoPlaceInTheKey) {
+  Plot plot;
+  for (int i = 0; i < 60; ++i) {
+    plot.series.push_back(
+        {"line " + std::to_string(i), {{0, 1}, {1, 2.0 + i}}, Plot::Kind::line, i % 20 != 0});
+  }
+  const std::string svg = plot.svg();
+  EXPECT_EQ(count(svg, "data-series"), 60u);
+  EXPECT_EQ(count(svg, ">line "), 3u);
+  EXPECT_NE(svg.find(">line 40<"), std::string::npos);
 }
 
 }  // namespace

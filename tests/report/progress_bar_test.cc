@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -98,6 +100,39 @@ TEST(ProgressBar, WritesBehindWhatIsInAFile) {
   ASSERT_EQ(::write(file, "after\n", 6), 6);
   ::close(file);
   EXPECT_EQ(file_text(path), "before\nbehind\nafter\n");
+}
+
+TEST(ProgressBar, WithoutATerminalIsALineAtTheStartAndThenOneNowAndThen) {
+  const auto lines = [](std::chrono::seconds pause) {
+    const TemporaryFolder folder;
+    const std::string path = folder.path() / "log";
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ProgressBar bar("training", file, pause);
+    bar.show(0, "loss 2.3");
+    bar.show(0.25, "loss 1.0");
+    ::close(file);
+    return file_text(path);
+  };
+  EXPECT_EQ(lines(std::chrono::hours(1)), "training 0%  loss 2.3\n");
+  EXPECT_EQ(lines(0s), "training 0%  loss 2.3\ntraining 25%  loss 1.0\n");
+}
+
+TEST(ProgressBar, LeavesOutWholeDetailsThatHaveNoRoomOnATerminal) {
+  const int master = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_EQ(::grantpt(master), 0);
+  ASSERT_EQ(::unlockpt(master), 0);
+  const int terminal = ::open(::ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  winsize size{};
+  size.ws_col = 50;
+  ASSERT_EQ(::ioctl(terminal, TIOCSWINSZ, &size), 0);
+  ProgressBar bar("training", terminal);
+  bar.show(0.5, "97.12 %  3 s left  16,000 samples/s");
+  std::array<char, 256> block{};
+  const ssize_t got = ::read(master, block.data(), block.size());
+  const std::string text(block.data(), static_cast<std::size_t>(std::max<ssize_t>(0, got)));
+  EXPECT_EQ(text, "\r\x1b[2Ktraining [#####.....]  50%  97.12 %  3 s left");
+  ::close(master);
+  ::close(terminal);
 }
 
 }  // namespace

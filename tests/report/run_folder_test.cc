@@ -119,14 +119,22 @@ TEST_F(RunFolderTest, CannotBeginWithoutSpaceForTheSettings) {
   EXPECT_EQ(file_text(path_ / "settings.toml"), "what was there");
 }
 
-TEST_F(RunFolderTest, TakesTheEventsOfARunThatWasCutOffAndNoOthers) {
+TEST_F(RunFolderTest, IsNotMadeWhereSomebodyElseKeepsFiles) {
   fs::create_directory(path_);
+  std::ofstream(path_ / "settings.toml") << "mine";  // as a project of one's own has it
+  EXPECT_THROW(RunFolder(path_, {}), Error);
+  EXPECT_EQ(file_text(path_ / "settings.toml"), "mine");
+  fs::remove(path_ / "settings.toml");
+  EXPECT_NO_THROW(RunFolder(path_, {})) << "an empty one will do";
+}
+
+TEST_F(RunFolderTest, TakesTheEventsOfARunThatWasCutOffAndNoOthers) {
   const std::string foreign = "events.out.tfevents.1700000000.somebody.1234.0";
-  std::ofstream(path_ / foreign) << "precious";
   {
     RunFolder folder(path_, {});
     folder.record(0, progress(1));  // and then it is cut off
   }
+  std::ofstream(path_ / foreign) << "precious";
   EXPECT_EQ(event_files(), 2u);
   RunFolder folder(path_, {});
   EXPECT_EQ(event_files(), 2u) << "its own, and not the one of the run before";

@@ -463,9 +463,7 @@ TEST(CheckSettings, RefusesWhatServersCannotDo) {
               s.server.servers = 5, s.server.placement = ServerSettings::Placement::workers;
             }),
             "5 servers do not fit on 4 workers; with placement = workers there can be 1 to 4");
-  EXPECT_EQ(check_server([](Settings& s) { s.server.replicas = 3; }),
-            "replicas = 3 needs more than 1 server; there can be as many as servers at the most");
-  EXPECT_EQ(check_server([](Settings& s) { s.server.replicas = 2, s.server.servers = 2; }),
+  EXPECT_EQ(check_server([](Settings& s) { s.server.replicas = 2; }),
             "replicas = 2: replicated shards are not built yet; it can only be 1");
   EXPECT_EQ(check_server([](Settings& s) { s.server.group = 3; }),
             "4 workers cannot be shared out evenly in groups of 3; group must divide workers");

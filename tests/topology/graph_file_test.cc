@@ -42,14 +42,20 @@ TEST(ParseGraph, TakesAnEdgeOnceHoweverOftenItIsThere) {
 
 TEST(ParseGraph, ASingleWorkerNeedsNoEdges) {
   EXPECT_EQ(parsed("", 1), Heard(1));
-  EXPECT_EQ(refusal("0 1", 1), "edges:1: there is no worker 1 among 1; ranks go from 0 to 0");
+  EXPECT_EQ(
+      refusal("0 1", 1),
+      "edges joins 2 workers, 0 to 1, but there are 1; use --workers 2, or a graph file for 1");
 }
 
-TEST(ParseGraph, RefusesRanksThatAreNotThere) {
-  EXPECT_EQ(refusal("0 1\n\n1 4", 4),
-            "edges:3: there is no worker 4 among 4; ranks go from 0 to 3");
-  EXPECT_EQ(refusal("99999999999999999999 1", 4),
-            "edges:1: there is no worker 99999999999999999999 among 4; ranks go from 0 to 3");
+TEST(ParseGraph, RefusesAGraphOfAnotherNumberOfWorkers) {
+  EXPECT_EQ(
+      refusal("0 1\n\n1 5\n5 2", 4),
+      "edges joins 6 workers, 0 to 5, but there are 4; use --workers 6, or a graph file for 4");
+  EXPECT_EQ(
+      refusal("0 1\n1 2", 4),
+      "edges joins 3 workers, 0 to 2, but there are 4; use --workers 3, or a graph file for 4");
+  EXPECT_NE(refusal("2147483647 1", 4).find("joins 2147483648 workers"), std::string::npos);
+  EXPECT_NE(refusal("99999999999999999999 1", 4).find("is not an edge"), std::string::npos);
 }
 
 TEST(ParseGraph, RefusesAnEdgeToOneself) {
@@ -129,7 +135,8 @@ TEST_F(GraphFile, ErrorsNameFileAndLine) {
   std::ofstream(folder_ / "edges") << "0 1\n1 7\n";
   EXPECT_EQ(
       refusal(folder_ / "edges"),
-      (folder_ / "edges").string() + ":2: there is no worker 7 among 4; ranks go from 0 to 3");
+      (folder_ / "edges").string() +
+          " joins 8 workers, 0 to 7, but there are 4; use --workers 8, or a graph file for 4");
 }
 
 TEST_F(GraphFile, RefusesWhatCannotBeRead) {

@@ -4,7 +4,10 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/optim.h>
 
+#include <torch/script.h>
+
 #include "base/error.h"
+#include "base/temporary_folder.h"
 
 namespace starling {
 namespace {
@@ -87,6 +90,32 @@ TEST(MakeModel, NamesTheModelsThereAre) {
         error.what(),
         "there is no model 'resnet'; there are mnist-cnn, cnn3, mlp, and TorchScript files (*.pt)");
   }
+}
+
+// What make_model says of a TorchScript file whose forward is given.
+std::string refusal_of_script(const std::string& forward) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "model.pt").string();
+  torch::jit::Module module("script");
+  module.register_parameter("w", torch::ones({784, 10}), false);
+  module.define("def forward(self, x):\n    return " + forward + "\n");
+  module.save(file);
+  try {
+    make_model(file);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MakeModel, SaysInOneLineWhatIsWrongWithATorchScriptModel) {
+  EXPECT_EQ(refusal_of_script("x.flatten(1).mm(self.w)"), "");
+  const std::string shapes = refusal_of_script("x.flatten(2).flatten(0).mm(self.w)");
+  EXPECT_NE(shapes.find("model.pt does not take images of 1 x 28 x 28: "), std::string::npos)
+      << shapes;
+  EXPECT_EQ(shapes.find('\n'), std::string::npos) << shapes;
+  const std::string few = refusal_of_script("x.flatten(1).mm(self.w[:, :5])");
+  EXPECT_NE(few.find("gives 10 numbers for 2 images, shaped 2 x 5"), std::string::npos) << few;
 }
 
 }  // namespace

@@ -1,15 +1,15 @@
-// A training loop of your own, made distributed by three lines of Starling. Build and start it with
+// A training loop of your own, made distributed by three lines of Starling. Build and start it as
+// CMakeLists.txt beside it says, or in Starling's own tree:
 //
 //   cmake --build --preset release --target example-own-loop
 //   starling launch -n 4 --strategy pairwise -- build/release/bin/example-own-loop
 //
 // It fits a small network to y = sin(x), each worker on points of its own.
+#include <starling/dist.h>
 #include <torch/torch.h>
 
 #include <cmath>
 #include <cstdio>
-
-#include "train/dist.h"
 
 struct Net : torch::nn::Module {
   torch::nn::Linear hidden{register_module("hidden", torch::nn::Linear(1, 32))};
