@@ -22,8 +22,8 @@ Inbox::Store::iterator Inbox::landing_stored(std::uint32_t channel) {
 }
 
 bool Inbox::has_room(std::uint64_t bytes) {
-  return keep_everything_ || ((somebody_waits() || expects_word_) &&
-                              stored_bytes_ + bytes <= kStoredLimitBytes);
+  return keep_everything_ ||
+         ((somebody_waits() || expects_word_) && stored_bytes_ + bytes <= kStoredLimitBytes);
 }
 
 void Inbox::hold(std::uint32_t channel) {

@@ -234,13 +234,12 @@ Table comparison_of(std::span<const RunData> runs, std::size_t baseline) {
       return fmt::format("{:.0f} %", time > 0 ? part / time * 100 : 0);
     };
     const bool comparable = reference > 0 && alike(run, runs[baseline]);
-    table.add(
-        {run.label, fmt::format("{:.2f} %", *summary.accuracy * 100),
-         fmt::format("{:.1f} s", time), format_count(summary.samples_per_second.value_or(0)),
-         format_bytes(summary.sum(&RankSummary::wire_bytes_sent)), format_bytes(sent),
-         comparable ? fmt::format("{:.1f} %", (1 - sent / reference) * 100 + 0.0) : "-",
-         share(split.compute), share(split.network), share(split.wait), rounds_of(summary),
-         fmt::format("{}", summary.workers.value_or(1)), summary.strategy.value_or("?")});
+    table.add({run.label, fmt::format("{:.2f} %", *summary.accuracy * 100),
+               fmt::format("{:.1f} s", time), format_count(summary.samples_per_second.value_or(0)),
+               format_bytes(summary.sum(&RankSummary::wire_bytes_sent)), format_bytes(sent),
+               comparable ? fmt::format("{:.1f} %", (1 - sent / reference) * 100 + 0.0) : "-",
+               share(split.compute), share(split.network), share(split.wait), rounds_of(summary),
+               fmt::format("{}", summary.workers.value_or(1)), summary.strategy.value_or("?")});
   }
   return table;
 }

@@ -170,7 +170,8 @@ Cluster::Passage Cluster::pass(int from, int to, std::uint64_t wire_bytes) {
   Passage passage;
   passage.begins = std::max(loop_.now(), egress_free);
   passage.leaves = egress_free = passage.begins + transfer;
-  passage.arrives = ingress_free = std::max(passage.leaves + cable.latency, ingress_free + transfer);
+  passage.arrives = ingress_free =
+      std::max(passage.leaves + cable.latency, ingress_free + transfer);
   return passage;
 }
 

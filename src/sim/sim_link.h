@@ -85,9 +85,7 @@ class SimLink : public Link {
   Transfer write_some(const Link::Parts& parts, bool) override {
     return wire_->write_some(end_, parts);
   }
-  Transfer read_some(const Link::Places& places) override {
-    return wire_->read_some(end_, places);
-  }
+  Transfer read_some(const Link::Places& places) override { return wire_->read_some(end_, places); }
   void when_readable(Callback callback) override {
     wire_->when_readable(end_, std::move(callback));
   }

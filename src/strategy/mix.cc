@@ -99,7 +99,8 @@ class MixStrategy : public Strategy {
   std::uint64_t progress_stride(std::uint64_t batches) const {
     std::uint64_t stride = batches / static_cast<std::uint64_t>(group_.size()) / 100;
     if (is_bounded()) {
-      const auto bound = static_cast<std::uint64_t>(settings_.schedule.ahead_bound) * batches_per_step();
+      const auto bound =
+          static_cast<std::uint64_t>(settings_.schedule.ahead_bound) * batches_per_step();
       stride = std::min(stride, bound / 2);
     }
     return std::max<std::uint64_t>(1, stride);

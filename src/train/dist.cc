@@ -109,7 +109,8 @@ void Dist::gradient_ready(std::size_t parameter) {
 
 void Dist::collect(Bucket& bucket) {
   model_.reclaim_gradients(bucket.parameters);
-  if (!settings_.server.factors) return;  // else it is one parameter, perhaps the matrix of a dense layer
+  if (!settings_.server.factors)
+    return;  // else it is one parameter, perhaps the matrix of a dense layer
   for (const auto& [parameter, trace] : model_.model().dense) {
     if (parameter == bucket.parameters.begin) bucket.factors = trace->factors();
   }

@@ -50,10 +50,10 @@ Digits digits_for(const Settings& settings) {
   Digits digits = load_digits(settings);
   const auto samples = static_cast<int>(digits.train.count);
   if (settings.train.batch > samples) {
-    throw Error(
-        fmt::format("batch = {} is more than the {} training samples", settings.train.batch, samples),
-        fmt::format("each worker takes that many a step: use at most {}",
-                    std::max(1, samples / settings.workers)));
+    throw Error(fmt::format("batch = {} is more than the {} training samples", settings.train.batch,
+                            samples),
+                fmt::format("each worker takes that many a step: use at most {}",
+                            std::max(1, samples / settings.workers)));
   }
   return digits;
 }
