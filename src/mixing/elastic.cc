@@ -4,7 +4,7 @@
 //   d = w_asking - w_asked     w_asked <- w_asked + beta d     w_asking <- w_asking - alpha d
 //
 // On a star the partner is the master's model, which rank 0 keeps beside its own and which is the
-// final model (EASGD; S. Zhang et al., 2015). On any other graph it is one of the neighbours, drawn
+// final model (EASGD; S. Zhang et al., 2015); it answers at once, whatever rank 0 is doing. On any other graph it is one of the neighbours, drawn
 // by the seed; with alpha = beta = 1/2 both then have the mean of the two (AD-PSGD; X. Lian et al.,
 // 2018). Nobody waits for an answer: the distance is applied to the weights as they are when it
 // comes, so that with alpha = beta nothing is gained or lost.
@@ -69,8 +69,8 @@ class ElasticMixing : public LetterMixing {
   bool awaits_answer() const override { return asked_ && !group_.is_lost(*asked_); }
 
   bool read(const Letter& letter, std::span<float> weights) override {
+    if (letter.header.kind == kQuestion) return answer(letter, is_master() ? master_ : weights);
     const std::span<float> values = model_in(letter, weights.size());
-    if (letter.header.kind == kQuestion) return answer(letter, values, weights);
     subtract_scaled(weights, values, alpha_);
     const double square = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
     report_.mixed(age(letter.header.clock), square);
@@ -78,10 +78,14 @@ class ElasticMixing : public LetterMixing {
     return true;
   }
 
+  bool read_at_once(const Letter& letter) override {
+    return is_master() && answer(letter, master_);
+  }
+
   // The distance is written over the question and goes back in its place.
-  bool answer(const Letter& letter, std::span<float> theirs, std::span<float> weights) {
+  bool answer(const Letter& letter, std::span<float> ours) {
+    const std::span<float> theirs = model_in(letter, ours.size());
     if (!letters_->can_send(letter.from)) return group_.is_lost(letter.from);
-    const std::span<float> ours = is_master() ? std::span<float>(master_) : weights;
     note(letter, ours, theirs);
     const std::span<float> distance = theirs;
     if (asked_ == letter.from && group_.rank() < letter.from) {

@@ -1,5 +1,5 @@
 // What the rules that wait for nobody share: they write letters, and read after each step what has
-// come.
+// come. What is for a master, who lives beside a worker, is read at once.
 #pragma once
 
 #include <numeric>
@@ -25,6 +25,7 @@ class LetterMixing : public Mixing {
   }
 
   void attend(std::span<float> weights) override {
+    serving_->rethrow_failure();
     letters_->read_all([&](const Letter& letter) { return read(letter, weights); });
   }
 
@@ -41,14 +42,18 @@ class LetterMixing : public Mixing {
   }
 
  protected:
-  // Takes a letter in; false: not now.
+  // Takes a letter in, between two steps; false: not now.
   virtual bool read(const Letter& letter, std::span<float> weights) = 0;
+  // Takes a letter in that has nothing to do with this worker's own weights, as soon as it comes:
+  // a master must not keep the others waiting for its own step. False: not such a letter.
+  virtual bool read_at_once(const Letter&) { return false; }
   virtual bool awaits_answer() const { return false; }
 
   void open(std::size_t largest_bytes, int rooms = 2) {
     std::vector<int> everybody(static_cast<std::size_t>(group_.size()));
     std::iota(everybody.begin(), everybody.end(), 0);
     letters_.emplace(group_, everybody, largest_bytes, rooms);
+    serving_.emplace(serve());
   }
 
   // For rules whose master's model rank 0 keeps beside its own weights.
@@ -101,6 +106,17 @@ class LetterMixing : public Mixing {
   Neighbourhood neighbours_;
   Random random_;
   std::optional<Letters> letters_;
+
+ private:
+  // Runs whenever the loop does, which the backward pass polls.
+  Task<> serve() {
+    while (true) {
+      letters_->read_all([this](const Letter& letter) { return read_at_once(letter); });
+      co_await letters_->news().rung();
+    }
+  }
+
+  std::optional<Running> serving_;
 };
 
 }  // namespace starling

@@ -1,15 +1,20 @@
 // penalty (after MPCA-SGD; M. Langer et al., 2018): every worker descends on its loss plus
-// penalty/2 |w_i - m|^2, where m is the master's model. Workers send the master their weights and
-// go on; the master, which rank 0 keeps, takes the mean of the last it has of each and sends it
-// down a binomial tree, while they go on. What arrives is old by then, so it is extrapolated along
-// the path that the master has lately taken:
+// penalty/2 |w_i - m|^2, where m is the master's model, the mean of all. Models go up and down a
+// binomial tree while the workers go on, with rank 0, which keeps the master, at its root:
+//
+//   up    a worker sends its parent the mean of its own weights and of what its children have last
+//         sent, and how many models that is the mean of
+//   down  the master's own such mean is passed on to everybody
+//
+// What arrives is old by then, so it is extrapolated along the path that the master has lately
+// taken:
 //
 //   m <- m_k + min(1, age / interval) (m_k - m_{k-1})
 //
-// The master speaks when more than half of the workers have written since it last did. It needs the
-// last model of each: a letter takes the place of its writer's last one, and a lost worker's counts
-// no more, which a running sum could not tell. They stay in the sheets they came in, and so does
-// the master's model with the workers.
+// The master speaks when more than half of the workers have written since it last did. Parents need
+// the last that each child has sent: a letter takes the place of its writer's last one, and that of
+// a lost worker counts no more, which a running sum could not tell. They stay in the sheets they
+// came in, and so does the master's model.
 #include <algorithm>
 
 #include "mixing/letter_mixing.h"
@@ -22,33 +27,31 @@ namespace {
 class PenaltyMixing : public LetterMixing {
  public:
   PenaltyMixing(const MixingSettings& settings, Group group)
-      : LetterMixing(settings, group), penalty_(static_cast<float>(settings.penalty)) {}
+      : LetterMixing(settings, group),
+        penalty_(static_cast<float>(settings.penalty)),
+        branches_(static_cast<std::size_t>(group.size())) {}
 
   Task<> start(std::span<const float> weights) override {
     open(weights.size_bytes(), 1);
-    model_ = std::make_shared<Sheet>(group_, weights.size_bytes());
-    std::ranges::copy(weights, model_->floats().begin());
-    if (group_.rank() == kMaster) {
-      latest_.assign(static_cast<std::size_t>(group_.size()), model_);
-      latest_[kMaster].reset();
-      written_.assign(latest_.size(), false);
-    }
+    model_ = newest_ = own_ = copy_of(weights);
     co_return;
   }
 
   void attend(std::span<float> weights) override {
     need_the_master();
     LetterMixing::attend(weights);
+    adopt_newest(weights);
   }
 
   Task<> mix(std::span<float> weights, std::uint64_t) override {
     ++report_.rounds;
     if (group_.rank() == kMaster) {
-      hear(kMaster, weights);
+      own_ = copy_of(weights);
+      own_is_new_ = true;
+      speak_if_due();
+      adopt_newest(weights);
     } else {
-      LetterHeader header;
-      header.kind = kWorkers;
-      try_send(kMaster, header, std::as_bytes(weights));
+      write_to_parent(weights);
     }
     co_return;
   }
@@ -69,70 +72,136 @@ class PenaltyMixing : public LetterMixing {
   }
 
  private:
-  static constexpr std::uint32_t kWorkers = 0, kMasters = 1;
+  static constexpr std::uint32_t kUp = 0, kDown = 1;
 
-  bool read(const Letter& letter, std::span<float> weights) override {
-    const std::span<const float> model = model_in(letter, weights.size());
-    if (letter.header.kind == kWorkers && group_.rank() != kMaster) {
-      throw Error(fmt::format("rank {} took rank {} for the master", letter.from, group_.rank()),
+  // What a rank has last sent up, of itself and those below it.
+  struct Branch {
+    SharedSheet mean;
+    float models = 0;     // that it is the mean of
+    bool is_new = false;  // to the master, since it last spoke
+  };
+
+  SharedSheet copy_of(std::span<const float> weights) const {
+    auto sheet = std::make_shared<Sheet>(group_, weights.size_bytes());
+    std::ranges::copy(weights, sheet->floats().begin());
+    return sheet;
+  }
+
+  bool read(const Letter& letter, std::span<float>) override { return read_at_once(letter); }
+
+  bool read_at_once(const Letter& letter) override {
+    const std::span<const float> model = model_in(letter, own_->floats().size());
+    letter.sheet->take_from_shelf();
+    if (letter.header.kind == kDown) {
+      pass_on(letter.sheet, letter.header.clock);
+      return true;
+    }
+    const float models = letter.header.weight;
+    if (!(models >= 1 && models < static_cast<float>(group_.size()))) {
+      throw Error(fmt::format("rank {} sent the mean of {} models", letter.from, models),
                   "all workers must run the same program with the same settings");
     }
-    note(letter, weights, model);
-    letter.sheet->take_from_shelf();
-    if (letter.header.kind == kWorkers) {
-      latest_[static_cast<std::size_t>(letter.from)] = letter.sheet;
-      hear(letter.from, weights);
-    } else {
-      adopt(letter.sheet, letter.header.clock);
-      pass_on(letter.sheet, letter.header.clock);
+    branches_[static_cast<std::size_t>(letter.from)] = {letter.sheet, models, true};
+    if (group_.rank() == kMaster) {
+      note(letter, own_->floats(), model);
+      speak_if_due();
     }
     return true;
   }
 
-  // At the master, whose own last model is its weights as they are.
-  void hear(int writer, std::span<const float> weights) {
-    written_[static_cast<std::size_t>(writer)] = true;
-    const int left = group_.size() - group_.lost_count();
-    if (2 * std::ranges::count(written_, true) <= left) return;
-    written_.assign(written_.size(), false);
-    const auto mean = std::make_shared<Sheet>(group_, weights.size_bytes());
-    std::ranges::copy(weights, mean->floats().begin());
-    for (int rank = 1; rank < group_.size(); ++rank) {
-      const SharedSheet& latest = latest_[static_cast<std::size_t>(rank)];
-      if (!group_.is_lost(rank)) add(mean->floats(), latest->floats());
+  void write_to_parent(std::span<const float> weights) {
+    const Tree tree = tree_of_those_left();
+    const int parent = tree.left[static_cast<std::size_t>(tree_parent(tree.place))];
+    if (!letters_->can_send(parent) || !letters_->can_write()) {
+      ++report_.skipped;
+      return;
     }
-    scale(mean->floats(), 1.0f / static_cast<float>(left));
-    adopt(mean, clock_);
+    const SharedSheet sheet = letters_->write(std::as_bytes(weights));
+    LetterHeader header;
+    header.kind = kUp;
+    header.clock = clock_;
+    header.weight = mix_in_children(sheet->floats(), tree);
+    letters_->send(parent, header, sheet);
+  }
+
+  // At the master, whose own last model is the one it last mixed, as everybody's is.
+  void speak_if_due() {
+    const Tree tree = tree_of_those_left();
+    float written = own_is_new_ ? 1 : 0;
+    for (int child : tree.children()) {
+      const Branch& branch = branches_[static_cast<std::size_t>(child)];
+      if (branch.is_new) written += branch.models;
+    }
+    if (2 * written <= static_cast<float>(tree.left.size())) return;
+    own_is_new_ = false;
+    for (Branch& branch : branches_) branch.is_new = false;
+    const SharedSheet mean = copy_of(own_->floats());
+    mix_in_children(mean->floats(), tree);
     pass_on(mean, clock_);
   }
 
-  void adopt(const SharedSheet& model, std::uint64_t clock) {
-    if (clock < model_clock_) return;  // overtaken on its way down
-    const double interval = static_cast<double>(std::max<std::uint64_t>(1, clock - model_clock_));
-    ahead_ = static_cast<float>(std::min(1.0, static_cast<double>(age(clock)) / interval));
+  // Between two steps, so that all of a step's gradients are pulled the same way.
+  void adopt_newest(std::span<const float> weights) {
+    if (model_ == newest_) return;
+    const auto interval =
+        static_cast<double>(std::max<std::uint64_t>(1, newest_clock_ - model_clock_));
+    const std::uint64_t old = age(newest_clock_);
+    if (group_.rank() != kMaster) {
+      report_.mixed(old, squared_distance(weights, newest_->floats()));
+    }
+    ahead_ = static_cast<float>(std::min(1.0, static_cast<double>(old) / interval));
     before_ = ahead_ > 0 ? model_ : nullptr;
-    model_ = model;
-    model_clock_ = clock;
+    model_ = newest_;
+    model_clock_ = newest_clock_;
   }
 
-  // Down the tree over those who are left, of which the master is the first.
-  void pass_on(const SharedSheet& model, std::uint64_t clock) {
-    if (settling_) return;  // nobody trains on it any more
+  // The tree over those who are left, of which the master is the first.
+  struct Tree {
     std::vector<int> left;
-    int place = 0;
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      if (rank == group_.rank()) place = static_cast<int>(left.size());
-      if (!group_.is_lost(rank)) left.push_back(rank);
+    int place = 0;  // our own
+
+    std::vector<int> children() const {
+      std::vector<int> ranks;
+      const auto size = static_cast<int>(left.size());
+      for (int k = 1; k < tree_reach(place, size) && place + k < size; k *= 2) {
+        ranks.push_back(left[static_cast<std::size_t>(place + k)]);
+      }
+      return ranks;
     }
-    const auto size = static_cast<int>(left.size());
-    for (int k = 1; k < tree_reach(place, size) && place + k < size; k *= 2) {
-      const int child = left[static_cast<std::size_t>(place + k)];
+  };
+  Tree tree_of_those_left() const {
+    Tree tree;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      if (rank == group_.rank()) tree.place = static_cast<int>(tree.left.size());
+      if (!group_.is_lost(rank)) tree.left.push_back(rank);
+    }
+    return tree;
+  }
+
+  // Makes of one model the mean of it and of what the children have sent; returns of how many.
+  float mix_in_children(std::span<float> mean, const Tree& tree) const {
+    float models = 1;
+    for (int child : tree.children()) {
+      const Branch& branch = branches_[static_cast<std::size_t>(child)];
+      if (!branch.mean) continue;
+      models += branch.models;
+      blend(mean, branch.mean->floats(), branch.models / models);
+    }
+    return models;
+  }
+
+  // Keeps the master's model, and sends it to the children.
+  void pass_on(const SharedSheet& model, std::uint64_t clock) {
+    if (settling_ || clock < newest_clock_) return;  // nobody needs it any more
+    newest_ = model;
+    newest_clock_ = clock;
+    for (int child : tree_of_those_left().children()) {
       if (!letters_->can_send(child)) {  // a newer one will come
         ++report_.skipped;
         continue;
       }
       LetterHeader header;
-      header.kind = kMasters;
+      header.kind = kDown;
       header.clock = clock;
       letters_->send(child, header, model);
     }
@@ -140,11 +209,13 @@ class PenaltyMixing : public LetterMixing {
 
   float penalty_;
   bool settling_ = false;
-  SharedSheet model_, before_;  // the master's last, and the one before if we are ahead of it
-  float ahead_ = 0;             // by how much of the way from that one to the last
-  std::uint64_t model_clock_ = 0;
-  std::vector<SharedSheet> latest_;  // at the master: what it has last heard of the others
-  std::vector<bool> written_;
+  SharedSheet newest_, model_, before_;  // the master's that came last, the one in use, and the one
+                                         // before that if we are ahead of it
+  float ahead_ = 0;                      // by how much of the way from that one to the one in use
+  std::uint64_t newest_clock_ = 0, model_clock_ = 0;
+  std::vector<Branch> branches_;
+  SharedSheet own_;  // at the master: rank 0's
+  bool own_is_new_ = false;
 };
 
 }  // namespace

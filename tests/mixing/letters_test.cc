@@ -1,6 +1,7 @@
 // Rules that wait for nobody: each against its formula, with letters in a known order; then many
 // workers in their own time, and what must hold whatever the order.
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "mixing/letters.h"
@@ -68,6 +69,30 @@ TEST(Elastic, AMasterStandsBesideTheFirstWorker) {
     EXPECT_NEAR(mixers.weights[0][i], first + 0.4f * (before[0][i] - first), 3e-7);
   }
   EXPECT_EQ(mixers.shares(), (std::vector<double>{1, 0, 0})) << "the master's is the final model";
+}
+
+TEST(Elastic, AMasterAnswersWhileItsWorkerIsStillComputing) {
+  for (int size : {2, 3, 5, 8}) {
+    MixingSettings settings = mixing_of("elastic", "star", size);
+    settings.alpha = settings.beta = 0.25;
+    Mixers mixers(settings, 3);
+    const Vectors before = mixers.weights;
+    Floats master(3);
+    for (int round = 0; round < 3; ++round) {
+      for (std::size_t rank = 1; rank < index(size); ++rank) {  // rank 0 never ends its step
+        const Floats asked = mixers.weights[rank];
+        mixers.mix_one(rank);
+        mixers.attend_one(rank);
+        for (std::size_t i = 0; i < 3; ++i) {
+          const float distance = asked[i] - master[i];
+          EXPECT_NEAR(mixers.weights[rank][i], asked[i] - 0.25f * distance, 1e-6)
+              << "n=" << size << " rank=" << rank;
+          master[i] += 0.25f * distance;
+        }
+      }
+    }
+    EXPECT_EQ(mixers.weights[0], before[0]);
+  }
 }
 
 TEST(Elastic, AsksNoMoreUntilItIsAnswered) {
@@ -340,6 +365,54 @@ TEST(Penalty, TheMastersModelReachesEverybodyDownTheTree) {
       }
     }
   }
+}
+
+// Children before their parents, and nobody but they: so the master has the mean of all, although
+// only its own children have written to it, and although rank 0 does not end its step meanwhile.
+TEST(Penalty, ModelsClimbTheTreeToTheMaster) {
+  for (int size : {2, 3, 5, 8, 13}) {
+    for (std::uint64_t seed : {1, 2}) {
+      MixingSettings settings = mixing_of("penalty", "star", size);
+      settings.penalty = 1;
+      Mixers mixers(settings, 3, seed);
+      const Ledger& ledger = mixers.cluster.comm(0).ledger();
+      std::vector<double> mean = mean_of(mixers.weights);
+      for (std::size_t i = 0; i < 3; ++i) mean[i] -= mixers.weights[0][i] / double(size);
+      const auto children = std::bit_width(static_cast<unsigned>(size - 1));
+      for (int pass = 1; pass <= 2; ++pass) {  // it may have spoken before all had written
+        for (std::size_t rank = index(size); rank-- > 1;) mixers.mix_one(rank);
+        EXPECT_EQ(ledger.total(Direction::received, Purpose::weights).payload,
+                  static_cast<std::uint64_t>(pass * children) * 3 * sizeof(float));
+      }
+      if (size == 2) continue;  // one of two is half, and rank 0 has not written
+      for (std::size_t rank = 1; rank < index(size); ++rank) {
+        mixers.attend_one(rank);
+        Floats gradients(3);
+        mixers.rules[rank]->bend(mixers.weights[rank], gradients, 0);
+        for (std::size_t i = 0; i < 3; ++i) {  // rank 0's own last model is the one it began with
+          EXPECT_NEAR(mixers.weights[rank][i] - gradients[i], mean[i], 1e-5)
+              << "n=" << size << " seed=" << seed << " rank=" << rank;
+        }
+      }
+    }
+  }
+}
+
+// The master's model may come while a step's gradients are still being bent.
+TEST(Penalty, AllOfAStepIsPulledTheSameWay) {
+  MixingSettings settings = mixing_of("penalty", "star", 3);
+  settings.penalty = 1;
+  Mixers mixers(settings, 1);
+  const auto target = [&](std::size_t rank) {
+    Floats gradients(1);
+    mixers.rules[rank]->bend(mixers.weights[rank], gradients, 0);
+    return mixers.weights[rank][0] - gradients[0];
+  };
+  mixers.weights = {{0}, {3}, {6}};
+  for (std::size_t rank : {1, 2}) mixers.mix_one(rank);
+  for (std::size_t rank : {0, 1, 2}) EXPECT_EQ(target(rank), 0) << "rank " << rank;
+  for (std::size_t rank : {0, 1, 2}) mixers.attend_one(rank);
+  for (std::size_t rank : {0, 1, 2}) EXPECT_EQ(target(rank), 3) << "rank " << rank;
 }
 
 // Many workers, each in its own time
@@ -811,7 +884,7 @@ TEST(Penalty, ALostWorkerIsNoPartOfTheMean) {
   mixers.cluster.crash(2, mixers.cluster.loop().now());
   mixers.wait();
   mixers.mix_one(1);
-  mixers.attend_one(0);
+  mixers.mix_one(0);
   Floats gradients(3);
   mixers.rules[0]->bend(mixers.weights[0], gradients, 0);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -926,11 +999,16 @@ TEST(SumWeight, RefusesWeightsThatCannotBe) {
   EXPECT_EQ(letter.weights[0], 0.5f);
 }
 
-TEST(Penalty, AWorkerIsNotTakenForTheMaster) {
-  MadeUp letter("penalty", "star", 1);
-  EXPECT_EQ(letter.send({}, 1),
-            "rank 0 took rank 1 for the master; all workers must run the same program with the "
-            "same settings");
+TEST(Penalty, RefusesTheMeanOfSoManyModelsAsThereCannotBe) {
+  for (float models : {std::nanf(""), 0.0f, 2.0f}) {
+    MadeUp letter("penalty", "star", 0);
+    LetterHeader header;
+    header.weight = models;
+    EXPECT_EQ(letter.send(header, 1),
+              fmt::format("rank 1 sent the mean of {} models; all workers must run the same "
+                          "program with the same settings",
+                          models));
+  }
 }
 
 TEST(Penalty, AModelThatWasOvertakenOnItsWayIsNotAdopted) {
@@ -950,7 +1028,7 @@ TEST(Penalty, TheMasterSpeaksWhenMoreThanHalfHaveWrittenAnew) {
   MixingSettings settings = mixing_of("penalty", "star", 4);
   settings.penalty = 1;
   Mixers mixers(settings, 1);
-  mixers.weights = {{0}, {4}, {8}, {12}};
+  mixers.weights = {{0}, {4}, {8}, {12}};  // 3 writes to 2, and 1 and 2 to the master
   const auto write = [&](std::size_t rank) {
     mixers.mix_one(rank);
     mixers.attend_one(0);
@@ -958,11 +1036,12 @@ TEST(Penalty, TheMasterSpeaksWhenMoreThanHalfHaveWrittenAnew) {
     mixers.rules[0]->bend(mixers.weights[0], gradients, 0);
     return mixers.weights[0][0] - gradients[0];
   };
-  EXPECT_EQ(write(1), 0);
+  EXPECT_EQ(write(3), 0);
   EXPECT_EQ(write(2), 0) << "two of four are half";
-  EXPECT_EQ(write(3), 6);
+  EXPECT_EQ(write(1), 6);
   mixers.weights[1] = {400};
   EXPECT_EQ(write(1), 6) << "the others have not written since";
+  EXPECT_EQ(write(2), 105);
 }
 
 // Rank 1 does not read for a while: what rank 0 does meanwhile reaches it later, and rank 2 too.
