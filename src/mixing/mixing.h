@@ -7,7 +7,7 @@
 //   mean with a codec        any static  yes    the same on what everybody knows of everybody,
 //                                               which coded differences keep up to date
 //   mean, async              any         no     the same, with what has come so far
-//   push-sum                 any         yes    halves of (w, weight) go around a directed graph
+//   push-sum                 any         yes    parts of (w, number) go around a directed graph
 //   outer                    any         yes    an optimizer steps along the mean change
 //   sampled                  star        yes    the mean of some, weighted by their samples
 //   elastic                  any, star   no     two move towards each other
@@ -57,6 +57,11 @@ class Mixing {
   virtual void attend(std::span<float>) {}
   // A round. Rules that wait for nobody return at once.
   virtual Task<> mix(std::span<float> weights, std::uint64_t round) = 0;
+  // What the worker has changed in its weights while a round was under way counts for so much
+  // beside what the round has led to.
+  virtual float share_of_changes() const { return 1; }
+  // The worker goes on with these weights, which the last round has led to.
+  virtual void joined(std::span<const float>) {}
   // After the last step: nothing is under way any more.
   virtual Task<> settle(std::span<float>) { co_return; }
 

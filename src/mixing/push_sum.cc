@@ -1,7 +1,13 @@
 // push-sum (SGP; M. Assran et al., 2019): on a directed graph nobody knows how often it is heard
 // by comparison with others, so equal weights do not add up to a mean. Every worker therefore sends
 // even parts of its weights *and* of a number that begins as 1 to those it tells, keeps one part,
-// and adds what comes; its weights divided by its number tend to the mean of all.
+// and adds what comes; its weights divided by its number tend to the mean of all:
+//
+//   z_i = x_i / number_i     x_i <- x_i - lr g(z_i)     (x, number) <- even parts of (x, number)
+//
+// The replica is z, which the gradient is taken at. What the optimizer changes in it is meant for x:
+// where some are heard more often than others, numbers are not 1, and z moves by 1 / number of it.
+#include <algorithm>
 #include <vector>
 
 #include "exchange/neighbours.h"
@@ -18,7 +24,18 @@ class PushSumMixing : public Mixing {
   PushSumMixing(const MixingSettings& settings, Group group)
       : Mixing(group), neighbours_(settings.graph, group.rank()) {}
 
-  Task<> start(std::span<const float>) override { co_return; }
+  Task<> start(std::span<const float> weights) override {
+    joined(weights);
+    co_return;
+  }
+
+  void attend(std::span<float> weights) override {
+    if (divided_by_ == 1) return;
+    subtract_scaled(weights, before_, 1);
+    scale(weights, 1 / divided_by_);
+    add(weights, before_);
+    std::ranges::copy(weights, before_.begin());
+  }
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;
@@ -43,6 +60,11 @@ class PushSumMixing : public Mixing {
     scale(weights, 1 / number_);
   }
 
+  void joined(std::span<const float> weights) override {
+    before_.assign(weights.begin(), weights.end());
+    divided_by_ = number_;
+  }
+  float share_of_changes() const override { return divided_by_ / number_; }
   float final_share() const override { return number_; }
 
  private:
@@ -56,8 +78,10 @@ class PushSumMixing : public Mixing {
   Neighbourhood neighbours_;
   float number_ = 1;
   float part_ = 0;
-  std::vector<Heard> heard_;  // in the round that is under way, with
-  std::vector<float> parts_;  // their numbers
+  float divided_by_ = 1;       // the number that made the replica of x
+  std::vector<float> before_;  // the replica before the optimizer's last change
+  std::vector<Heard> heard_;   // in the round that is under way, with
+  std::vector<float> parts_;   // their numbers
 };
 
 }  // namespace

@@ -115,6 +115,7 @@ class MixStrategy : public Strategy {
       under_way_.emplace(mixing_->mix(mixed_, round_++));
     } else {
       co_await mixing_->mix(weights, round_++);
+      mixing_->joined(weights);
     }
     if (schedule_.adapts()) co_await adapt(begin);
     mixed_at_ = group_.loop().now();
@@ -125,7 +126,9 @@ class MixStrategy : public Strategy {
     co_await running;
     under_way_.reset();
     subtract_scaled(weights, before_, 1);
+    scale(weights, mixing_->share_of_changes());
     add(weights, mixed_);
+    mixing_->joined(weights);
   }
 
   // Those who wait for each other need the same period: rank 0's.

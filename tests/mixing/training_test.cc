@@ -88,6 +88,68 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(DecentralSystems, AreAllTestedAbove) { EXPECT_EQ(decentral_systems().size(), 15u); }
 
+// SGP where some are heard more often than others, as the paper has it: the gradient is taken at
+// z = x / number and applied to x.
+TEST(PushSumTraining, IsThePapersOnAnyGraph) {
+  for (int workers : {1, 2, 4, 5, 8}) {
+    for (int period : {1, 3}) {
+      for (bool overlap : {false, true}) {
+        Training training{system_settings("sgp", workers)};
+        training.settings.graph = "file";
+        training.settings.graph_file = graph_file(workers, true);
+        training.settings.period = period;
+        training.settings.overlap = overlap;
+        training.settings.seed = workers;
+        training.steps = 20;
+        const Trained trained = train(training);
+        expect_all_well(trained.errors);
+
+        const auto n = index(workers);
+        const Graph graph = make_graph(graph_settings(training.settings));
+        const Vectors centres = training.centres();
+        Matrix x(n, std::vector<double>(training.elements + 1, 2));  // and the number, behind
+        for (auto& row : x) row.back() = 1;
+        Matrix begun;  // a round that goes on while the next steps are computed
+        const auto join = [&] {
+          Matrix mixed(n, std::vector<double>(training.elements + 1));
+          const Matrix weights = push_matrix(graph);
+          for (std::size_t i = 0; i < n; ++i) {
+            for (std::size_t e = 0; e < mixed[i].size(); ++e) {
+              for (std::size_t j = 0; j < n; ++j) mixed[i][e] += weights[i][j] * begun[j][e];
+              mixed[i][e] += x[i][e] - begun[i][e];
+            }
+          }
+          x = mixed;
+          begun.clear();
+        };
+        for (std::uint64_t step = 1; step <= training.steps; ++step) {
+          for (std::size_t i = 0; i < n; ++i) {
+            for (std::size_t e = 0; e < training.elements; ++e) {
+              x[i][e] -= kRate * (x[i][e] / x[i].back() - static_cast<double>(centres[i][e]));
+            }
+          }
+          if (step % static_cast<std::uint64_t>(period) != 0) continue;
+          if (!begun.empty()) join();
+          begun = x;
+          if (!overlap) join();
+        }
+        std::vector<double> mean(training.elements);
+        for (std::size_t i = 0; i < n; ++i) {
+          std::vector<double> z(x[i].begin(), x[i].end() - 1);
+          for (double& value : z) value /= x[i].back();
+          EXPECT_LT(difference(trained.before_finish[i], z), 1e-5)
+              << "n=" << workers << " period=" << period << " overlap=" << overlap;
+        }
+        if (!begun.empty()) join();
+        for (std::size_t i = 0; i < n; ++i) {
+          for (std::size_t e = 0; e < mean.size(); ++e) mean[e] += x[i][e] / double(workers);
+        }
+        EXPECT_LT(difference(trained.weights[0], mean), 1e-5) << "n=" << workers;
+      }
+    }
+  }
+}
+
 // Faults
 
 SimulatedTraining simulated(const std::string& system, int workers = 4) {
