@@ -236,7 +236,8 @@ void add_explain_command(CLI::App& app) {
       "  starling explain pairwise --values \"1/5/9\" --rounds 4");
   explaining
       ->add_option("algorithm", command->algorithm,
-                   "ring, pairwise, tree, doubling, naive, scatter-reduce or halving-doubling")
+                   "ring, pairwise, tree, doubling, naive, scatter-reduce, halving-doubling or "
+                   "all-to-all")
       ->required();
   explaining->add_option("--workers", command->workers, "how many workers")
       ->check(CLI::Range(1, 64));

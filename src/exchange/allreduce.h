@@ -9,6 +9,7 @@
 //                     least possible
 //   doubling          recursive doubling: log2 n exchanges of the whole vector; best for short ones
 //   halving_doubling  Rabenseifner: the ring's bytes in 2 log2 n messages
+//   all_to_all        everybody sends all it has to everybody, (n-1) |w| a rank, in one round
 #pragma once
 
 #include <array>
@@ -29,18 +30,20 @@ Allreduce scatter_reduce_allreduce;
 Allreduce ring_allreduce;
 Allreduce doubling_allreduce;
 Allreduce halving_doubling_allreduce;
+Allreduce all_to_all_allreduce;
 
 struct NamedAllreduce {
   std::string_view name;
   Allreduce* run;
 };
-inline constexpr std::array<NamedAllreduce, 6> kAllreduces = {{
+inline constexpr std::array<NamedAllreduce, 7> kAllreduces = {{
     {"naive", naive_allreduce},
     {"tree", tree_allreduce},
     {"scatter-reduce", scatter_reduce_allreduce},
     {"ring", ring_allreduce},
     {"doubling", doubling_allreduce},
     {"halving-doubling", halving_doubling_allreduce},
+    {"all-to-all", all_to_all_allreduce},
 }};
 
 // Their names, "a, b, c", with `before_last` in front of the last one.

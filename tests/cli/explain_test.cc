@@ -128,7 +128,7 @@ TEST(Explain, ShowsDoublingInTwoSteps) {
 
 TEST(Explain, EndsEveryAllreduceWithTheSumEverywhere) {
   for (const char* name :
-       {"naive", "tree", "scatter-reduce", "ring", "doubling", "halving-doubling"}) {
+       {"naive", "tree", "scatter-reduce", "ring", "doubling", "halving-doubling", "all-to-all"}) {
     const json iterations = explained({name, "--values", kExample})["iterations"];
     EXPECT_EQ(iterations.back(), kSumEverywhere) << name;
   }

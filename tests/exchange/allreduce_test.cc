@@ -99,6 +99,7 @@ std::uint64_t expected_elements_sent(std::string_view name, int size, int rank,
     return 2 * elements - part_size(rank + 1) - part_size(rank + 2);
   }
   if (name == "doubling") return log2 * elements;
+  if (name == "all-to-all") return (n - 1) * elements;
   // halving-doubling at a power of two: 2 (n-1)/n
   return 2 * (n - 1) * elements / n;
 }
@@ -132,6 +133,7 @@ double bound_in_transfers(std::string_view name, int size) {
   const double rounds = std::ceil(std::log2(n));
   if (name == "naive") return 2 * (n - 1);
   if (name == "tree") return 2 * rounds;
+  if (name == "all-to-all") return n - 1;
   if (name == "scatter-reduce") return 4 * (n - 1) / n;
   if (name == "ring" || name == "halving-doubling") return 2 * (n - 1) / n;
   return std::log2(n);
@@ -186,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(All, AllreduceTest, testing::ValuesIn(kAllreduces), [](
 });
 
 // Whose sums are formed in one place are formed as a loop over the ranks would.
-TEST(Allreduce, NaiveAndScatterReduceAddInTheOrderOfRanks) {
+TEST(Allreduce, NaiveScatterReduceAndAllToAllAddInTheOrderOfRanks) {
   const Vectors before = random_vectors(5, 1001, 6);
   std::vector<float> sum = before[0];
   for (std::size_t rank = 1; rank < before.size(); ++rank) {
@@ -194,6 +196,7 @@ TEST(Allreduce, NaiveAndScatterReduceAddInTheOrderOfRanks) {
   }
   EXPECT_EQ(reduce(naive_allreduce, before)[0], sum);
   EXPECT_EQ(reduce(scatter_reduce_allreduce, before)[0], sum);
+  EXPECT_EQ(reduce(all_to_all_allreduce, before)[0], sum);
 }
 
 TEST(FindAllreduce, NamesThoseThereAre) {
@@ -206,7 +209,7 @@ TEST(FindAllreduce, NamesThoseThereAre) {
     EXPECT_STREQ(
         error.what(),
         "there is no exchange 'rnig'; there are auto, naive, tree, scatter-reduce, ring, doubling, "
-        "halving-doubling");
+        "halving-doubling, all-to-all");
   }
 }
 
