@@ -76,8 +76,8 @@ int main(int argc, char** argv) {
     if (const std::string error = wrong_command(app, words); !error.empty()) {
       return fail(words, error, 2);
     }
-    std::ranges::reverse(words);  // as the parser wants them
-    app.parse(words);
+    std::vector<std::string> last_first(words.rbegin(), words.rend());  // as the parser wants them
+    app.parse(last_first);
     if (std::fflush(stdout) != 0) {
       throw starling::Error(fmt::format("cannot write the output: {}", std::strerror(errno)));
     }

@@ -93,7 +93,8 @@ std::vector<Variant> schedules(int workers) {
     settings.workers = workers;
     settings.optimizer.lr = kLearningRate;
     all.push_back({system.name, settings});
-    const bool has_master = settings.graph == "star" && settings.schedule != "sync";
+    const bool has_master = settings.mix.graph.kind == GraphSettings::Kind::star &&
+                            settings.schedule.kind != ScheduleSettings::Kind::sync;
     if (has_master) all.push_back({system.name + ", slow at its master", settings, true});
   }
   return all;
@@ -138,15 +139,18 @@ Pace simulated_pace(const Settings& settings) {
 std::vector<Row> simulated_rows(const MeasureOptions& options) {
   const std::string slow_one = options.slow.value_or("3:5");
   if (slow_one.empty()) throw Error("--slow names no worker", "write it like 3:5");
+  const std::vector<Variant> all = schedules(options.workers.value_or(4));
+  Settings any = all.front().settings;
+  any.slow = slow_one;
+  check_settings(any);  // refuses a slow worker that is not there
   std::vector<Row> rows;
   ProgressBar bar("one slow worker");
-  const std::vector<Variant> all = schedules(options.workers.value_or(4));
   for (const Variant& schedule : all) {
     bar.show(static_cast<double>(rows.size()) / static_cast<double>(all.size()), schedule.name);
     Settings slowed = schedule.settings;
     slowed.slow = schedule.slow_at_master ? "0" + slow_one.substr(slow_one.find(':')) : slow_one;
-    const Pace slow = simulated_pace(slowed);  // first: it refuses a slow worker that is not there
-    rows.push_back({{schedule.name, slowed}, simulated_pace(schedule.settings), slow});
+    rows.push_back(
+        {{schedule.name, slowed}, simulated_pace(schedule.settings), simulated_pace(slowed)});
   }
   return rows;
 }

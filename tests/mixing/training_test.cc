@@ -95,10 +95,10 @@ TEST(PushSumTraining, IsThePapersOnAnyGraph) {
     for (int period : {1, 3}) {
       for (bool overlap : {false, true}) {
         Training training{system_settings("sgp", workers)};
-        training.settings.graph = "file";
-        training.settings.graph_file = graph_file(workers, true);
-        training.settings.period = period;
-        training.settings.overlap = overlap;
+        training.settings.mix.graph.kind = GraphSettings::Kind::file;
+        training.settings.mix.graph.file = graph_file(workers, true);
+        training.settings.schedule.period = period;
+        training.settings.schedule.overlap = overlap;
         training.settings.seed = workers;
         training.steps = 20;
         const Trained trained = train(training);
