@@ -107,13 +107,18 @@ class Door {
       if (place) throw Error(fmt::format("rank {} is here already", hello.rank));
       place.emplace(Guest{std::move(examination.caller.link), examination.caller.from, hello});
       news_.ring();
+    } catch (const HungUp& error) {
+      refuse(examination, spdlog::level::debug, error.what());  // it will say itself why
     } catch (const std::exception& error) {
       // Who says nothing, like one that knocks to see whether we are there, is not worth a line.
-      spdlog::log(examination.said_hello ? spdlog::level::warn : spdlog::level::debug,
-                  "refused a connection from {}: {}", to_string(examination.caller.from),
-                  error.what());
-      examination.caller.link->close();
+      refuse(examination, examination.said_hello ? spdlog::level::warn : spdlog::level::debug,
+             error.what());
     }
+  }
+
+  static void refuse(Examination& examination, spdlog::level::level_enum level, const char* why) {
+    spdlog::log(level, "refused a connection from {}: {}", to_string(examination.caller.from), why);
+    examination.caller.link->close();
   }
 
   Task<> shake_hands(Examination& examination, Hello& hello) {

@@ -64,6 +64,7 @@ Task<> Letters::receive_letters(Peer& peer) {
     }
     peer.closed = peer.closed || peer.header.kind == kGoodbye;
     peer.unread = peer.header.kind != kGoodbye;
+    if (!peer.unread) peer.in.reset();  // a goodbye takes no room
     news_.ring();
     std::byte thanks{1};
     if (peer.unread) co_await group_.send(peer.rank, kThanksChannel, object_bytes(thanks));

@@ -262,7 +262,7 @@ TEST(BenchExchange, MeasuresEveryAlgorithm) {
                         "1", "--seconds", "0.01", "--no-peers", "--algorithms", "all", "--json"});
   ASSERT_EQ(ran.status, "exit 0") << ran.err;
   const json rows = json::parse(ran.out)["rows"];
-  EXPECT_EQ(rows.size(), 2u * 2u * 8u);
+  EXPECT_EQ(rows.size(), 2u * 2u * 9u);
   for (const json& row : rows) EXPECT_GT(row["median_seconds"].get<double>(), 0) << row;
 }
 

@@ -724,7 +724,7 @@ TEST(Letters, AreOverWhenAllPeersSaySo) {
 // Letters so long that there is not room for all: of 5 MB, rank 0 takes in two at a time.
 class LongLetters : public testing::Test {
  protected:
-  static constexpr std::size_t kLong = 5'000'000;
+  static constexpr std::size_t kLong = 9'000'000;  // more than short ones may take together
 
   LongLetters() : cluster_(4), bytes_(kLong) {
     const std::vector<int> ranks = {0, 1, 2, 3};
@@ -764,6 +764,14 @@ TEST_F(LongLetters, WaitWithTheirWritersWhileThereIsNoRoom) {
   EXPECT_EQ(lying(true), (std::vector<int>{1, 2}));
   EXPECT_EQ(lying(true), (std::vector<int>{3}));
   EXPECT_TRUE(of(3).can_send(0) && of(3).can_write());
+}
+
+TEST_F(LongLetters, FindRoomWhenOthersHaveSaidGoodbye) {
+  for (int from : {1, 2}) EXPECT_FALSE(of(from).close());
+  wait();
+  send(3, 0);
+  wait();
+  EXPECT_EQ(lying(true), (std::vector<int>{3}));
 }
 
 TEST_F(LongLetters, OneSheetGoesToSeveral) {

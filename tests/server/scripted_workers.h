@@ -136,6 +136,8 @@ inline ServerOptions options_for(int workers, GateSettings::Kind gate) {
   ServerOptions options;
   options.workers = workers;
   options.gate.kind = gate;
+  options.gate.delay_bound = 0;
+  options.gate.quorum = 1;
   options.optimizer.lr = 1;
   return options;
 }

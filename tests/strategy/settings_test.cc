@@ -276,7 +276,7 @@ TEST(CheckSettings, RefusesAnExchangeThatIsNone) {
   EXPECT_EQ(
       check([](Settings& s) { s.strategy = StrategyKind::allreduce, s.exchange = "star"; }),
       "there is no exchange 'star'; there are auto, naive, tree, scatter-reduce, ring, doubling, "
-      "halving-doubling");
+      "halving-doubling, all-to-all");
 }
 
 TEST(CheckSettings, RefusesPassesWithoutPairwise) {
