@@ -1,5 +1,6 @@
 // Framing between two ranks over a simulated link in any weather: what is received is what was sent,
-// channel by channel in order, however it was cut into pieces, kept, held back or withdrawn.
+// channel by channel in order, however it was cut into pieces, kept, held back, without room for a
+// while or withdrawn.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +26,9 @@ using namespace std::chrono_literals;
 struct Lane {
   int from;
   Channel channel;
-  std::size_t length;  // of each message
+  std::size_t length;  // of each message,
+  std::size_t head;    // of which so many bytes are its head
+  bool sized;          // on arrival, by a lender that has no room at times
   int messages;
   int window;        // so many are posted ahead by the sender
   double withdrawn;  // this share of the sends
@@ -47,6 +50,16 @@ std::vector<std::byte> payload(const Lane& lane, int number, std::uint64_t seed)
   }
   return bytes;
 }
+
+struct Chest : Lender {
+  std::optional<Bytes> lend(std::size_t bytes) override {
+    if (is_full) return std::nullopt;
+    memory.resize(bytes);
+    return memory;
+  }
+  bool is_full = false;
+  std::vector<std::byte> memory;
+};
 
 class Talk {
  public:
@@ -121,6 +134,8 @@ class Talk {
         lane.length = 200'000 + random_.below(400'000);
         lane.messages = 2;
       }
+      lane.head = random_.below(std::min<std::size_t>(lane.length, 40) + 1);
+      lane.sized = random_.below(2) == 0;
       lane.window = 1 + static_cast<int>(random_.below(5));
       lane.withdrawn = lane.length < 16 ? 0 : one_of(std::array{0.0, 0.0, 0.5});
       lane.receives_to_withdraw = lane.length < 16 ? 0 : static_cast<int>(random_.below(3));
@@ -128,7 +143,7 @@ class Talk {
       lane.receiver_rests = one_of(std::array<Time, 3>{0ms, 1ms, 100ms});
       lane.receiver_comes = one_of(std::array<Time, 3>{0ms, 0ms, 1000ms});
       if (floods && i == 0) {
-        lane.length = random_.below(10);
+        lane.length = lane.head = random_.below(10);
         lane.messages = 6000;
         lane.window = 1000;
         lane.withdrawn = 0;
@@ -177,7 +192,9 @@ class Talk {
     Mesh& mesh = *side(lane.from).mesh;
     for (int number = 0; number < all_messages(lane); ++number) {
       Posted& next = posted.emplace_back(payload(lane, number, seed_));
-      next.send.emplace(mesh, 1 - lane.from, lane.channel, ConstBytes(next.bytes));
+      const ConstBytes bytes = next.bytes;
+      next.send.emplace(mesh, 1 - lane.from, lane.channel, bytes.subspan(lane.head),
+                        bytes.first(lane.head));
       co_await rest(lane.sender_rests);
       if (is_withdrawn(lane, number)) {
         next.send.reset();
@@ -200,14 +217,29 @@ class Talk {
     co_await sleep_until(loop_, loop_.now() + lane.receiver_comes);
     int left_to_withdraw = lane.receives_to_withdraw;
     for (int number = -1; number < lane.messages - 1;) {
-      std::vector<std::byte> in(lane.length, std::byte{0xdd});
-      Receive receive(mesh, lane.from, lane.channel, Bytes(in));
+      std::vector<std::byte> in(lane.head, std::byte{0xdd});
+      Chest chest;
+      chest.memory.resize(lane.sized ? 0 : lane.length - lane.head, std::byte{0xdd});
+      chest.is_full = lane.sized && random_.below(2) == 0;
+      std::optional<Receive> receive;
+      if (lane.sized) {
+        receive.emplace(mesh, lane.from, lane.channel, lane.length, chest, Bytes(in));
+      } else {
+        receive.emplace(mesh, lane.from, lane.channel, Bytes(chest.memory), Bytes(in));
+      }
       if (left_to_withdraw > 0 && random_.below(4) == 0) {
         --left_to_withdraw;
         co_await rest(10ms);
-        if (!receive.done()) continue;
+        if (!receive->done()) continue;
       }
-      co_await receive;
+      if (chest.is_full) {
+        co_await rest(10ms);
+        chest.is_full = false;
+        receive->ask_again();
+      }
+      Receive& arrival = *receive;
+      co_await arrival;
+      in.insert(in.end(), chest.memory.begin(), chest.memory.end());
       number = next_like(lane, number, in);
       got.push_back(number);
       if (number < 0) co_return;
