@@ -76,7 +76,7 @@ asan tsan:
 	$(call compile,$@,all)
 	@cd build/$@ && env -u LD_PRELOAD \
 	  TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp" UBSAN_OPTIONS=print_stacktrace=1 \
-	  ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp" \
+	  ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0" \
 	  ctest -j $(JOBS) --output-on-failure --no-tests=error
 
 install: build
