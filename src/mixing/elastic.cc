@@ -4,9 +4,9 @@
 //   d = w_asking - w_asked     w_asked <- w_asked + beta d     w_asking <- w_asking - alpha d
 //
 // On a star the partner is the master's model, which rank 0 keeps beside its own and which is the
-// final model (EASGD; S. Zhang et al., 2015); it answers at once, whatever rank 0 is doing. On any other graph it is one of the neighbours, drawn
-// by the seed; with alpha = beta = 1/2 both then have the mean of the two (AD-PSGD; X. Lian et al.,
-// 2018). Nobody waits for an answer: the distance is applied to the weights as they are when it
+// final model (EASGD; S. Zhang et al., 2015); it answers at once, whatever rank 0 is doing. On any
+// other graph it is one of the neighbours, drawn by the seed; with alpha = beta = 1/2 both then have
+// the mean of the two (AD-PSGD; X. Lian et al., 2018). Nobody waits for an answer: the distance is applied to the weights as they are when it
 // comes, so that with alpha = beta nothing is gained or lost.
 //
 // An answer goes out in the sheet that its question came in, so a worker may have no room until its

@@ -49,6 +49,7 @@ Task<> Letters::receive_all(Peer& peer) {
     peer.failure = std::current_exception();  // for whoever reads the letters
   }
   peer.arrival = nullptr;
+  if (!peer.unread) peer.in.reset();  // half a letter takes no room
   peer.closed = true;
   news_.ring();
 }

@@ -91,7 +91,8 @@ struct Letter {
 
 class Letters {
  public:
-  // The group's channels are for letters alone. Peers may be named twice and may be lost at any time. No letter is longer than `largest_bytes`.
+  // The group's channels are for letters alone. Peers may be named twice and may be lost at any
+  // time. No letter is longer than `largest_bytes`.
   // Of long letters, `rooms` may lie here unread or be read and still on the shelf.
   Letters(Group group, std::span<const int> peers, std::size_t largest_bytes, int rooms = 2);
 

@@ -55,11 +55,8 @@ class MeanMixing : public Mixing {
     if (neighbours_) return neighbours_->hears(round).size();
     const GraphSettings::Kind graph = settings_.graph.kind;
     const int others = group_.size() - 1;
-    if (graph == GraphSettings::Kind::window) {
-      return static_cast<std::size_t>(std::min(settings_.graph.passes, others));
-    }
-    return static_cast<std::size_t>(graph == GraphSettings::Kind::exponential ? std::min(1, others)
-                                                                              : others);
+    const int heard = graph == window ? settings_.graph.passes : graph == exponential ? 1 : others;
+    return static_cast<std::size_t>(std::min(heard, others));
   }
 
   Task<> with_neighbours(std::span<float> weights, std::uint64_t round) {

@@ -88,7 +88,7 @@ class Server::Desk {
   Task<> greet(int worker) {
     struct Keys : Lender {
       std::optional<Bytes> lend(std::size_t bytes) override {
-        if (bytes % sizeof(KeyInfo) != 0) throw Error("it sent a part of a block's description");
+        if (bytes % sizeof(KeyInfo) != 0) throw Error("it sent part of a block", kRemedy);
         keys.resize(bytes / sizeof(KeyInfo));
         return writable_bytes(std::span(keys));
       }
@@ -193,7 +193,7 @@ class Server::Desk {
    public:
     explicit Landing(Group group) : group_(group) {}
     std::optional<Bytes> lend(std::size_t bytes) override {
-      if (bytes % sizeof(float) != 0) throw Error("it sent a part of a number");
+      if (bytes % sizeof(float) != 0) throw Error("it sent part of a number", kRemedy);
       memory_.emplace(group_.lend<float>(bytes / sizeof(float)));
       return writable_bytes(memory_->span());
     }

@@ -15,6 +15,7 @@
 #include "runtime/all.h"
 #include "runtime/race.h"
 #include "sim/switch.h"
+#include "tests/chest.h"
 #include "tests/seeds.h"
 
 namespace starling {
@@ -50,16 +51,6 @@ std::vector<std::byte> payload(const Lane& lane, int number, std::uint64_t seed)
   }
   return bytes;
 }
-
-struct Chest : Lender {
-  std::optional<Bytes> lend(std::size_t bytes) override {
-    if (is_full) return std::nullopt;
-    memory.resize(bytes);
-    return memory;
-  }
-  bool is_full = false;
-  std::vector<std::byte> memory;
-};
 
 class Talk {
  public:

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/chest.h"
 #include "tests/error_of.h"
 #include "tests/net/channels.h"
 #include "tests/net/desk.h"
@@ -12,7 +13,7 @@ namespace {
 
 using Kind = FrameHeader::Kind;
 
-// Fragments of one message each that find room.
+// Fragments of one message each that find chest.
 int put_while_there_is_room(Desk& desk) {
   int count = 0;
   while (count < 1000 && desk.put(kOne, kFragmentBytes)) ++count;
@@ -61,52 +62,42 @@ TEST(Inbox, AsksForAHoldOfWhatTakesTheSpaceAndForItsResumption) {
   EXPECT_EQ(desk.told, (decltype(desk.told){{Kind::hold, kOne.id}, {Kind::resume, kOne.id}}));
 }
 
-struct Room : Lender {
-  std::optional<Bytes> lend(std::size_t bytes) override {
-    if (is_full) return std::nullopt;
-    memory.resize(bytes);
-    return memory;
-  }
-  bool is_full = false;
-  std::vector<std::byte> memory;
-};
-
 TEST(Inbox, ScattersAMessageToItsHeadAndToMemoryOfItsSize) {
   for (const std::size_t behind : {std::size_t{0}, std::size_t{1}, kFragmentBytes}) {
     for (const bool is_posted : {true, false}) {
       Desk desk;
-      Room room;
+      Chest chest;
       std::array<std::byte, 10> head{};
       auto wait = desk.receive(1, kTwo, Bytes());
       std::optional<Receive> receive;
-      if (is_posted) receive.emplace(desk, 1, kOne, 2 * kFragmentBytes, room, Bytes(head));
+      if (is_posted) receive.emplace(desk, 1, kOne, 2 * kFragmentBytes, chest, Bytes(head));
       ASSERT_TRUE(desk.put(kOne, head.size() + behind, std::byte{1}));
       if (behind == kFragmentBytes) {
         ASSERT_TRUE(desk.put(kOne, head.size(), std::byte{1}));
       }
-      if (!is_posted) receive.emplace(desk, 1, kOne, 2 * kFragmentBytes, room, Bytes(head));
+      if (!is_posted) receive.emplace(desk, 1, kOne, 2 * kFragmentBytes, chest, Bytes(head));
       EXPECT_TRUE(receive->done());
       EXPECT_EQ(std::ranges::count(head, std::byte{1}), 10);
-      EXPECT_EQ(room.memory, std::vector<std::byte>(behind, std::byte{1}));
+      EXPECT_EQ(chest.memory, std::vector<std::byte>(behind, std::byte{1}));
     }
   }
 }
 
 TEST(Inbox, HoldsAChannelBackWhoseReceiveHasNoRoomUntilItAsksAgain) {
   Desk desk;
-  Room room;
-  room.is_full = true;
-  Receive receive(desk, 1, kOne, 1000, room);
+  Chest chest;
+  chest.is_full = true;
+  Receive receive(desk, 1, kOne, 1000, chest);
   EXPECT_FALSE(desk.put(kOne, 1000, std::byte{1})) << "nobody waits for what is behind it";
   EXPECT_EQ(desk.told, (decltype(desk.told){{Kind::hold, kOne.id}}));
   auto wait = desk.receive(1, kTwo, Bytes());
   EXPECT_TRUE(desk.put(kOne, 1000, std::byte{1})) << "now somebody does";
   receive.ask_again();
   EXPECT_EQ(desk.told.size(), 1u) << "there is still no room";
-  room.is_full = false;
+  chest.is_full = false;
   receive.ask_again();
   EXPECT_TRUE(receive.done());
-  EXPECT_EQ(room.memory, std::vector<std::byte>(1000, std::byte{1}));
+  EXPECT_EQ(chest.memory, std::vector<std::byte>(1000, std::byte{1}));
   EXPECT_EQ(desk.told, (decltype(desk.told){{Kind::hold, kOne.id}, {Kind::resume, kOne.id}}));
 }
 

@@ -13,6 +13,7 @@
 #include "exchange/collectives.h"
 #include "exchange/pairwise.h"
 #include "runtime/group.h"
+#include "tests/chest.h"
 #include "tests/counted_allocations.h"
 #include "tests/error_of.h"
 #include "tests/exchange/typed_values.h"
@@ -379,27 +380,17 @@ TEST(Mesh, AContainedLossConcernsOnlyThoseWhoTalkToTheLost) {
   EXPECT_EQ(again, "lost 2");
 }
 
-struct Basket : Lender {
-  std::optional<Bytes> lend(std::size_t bytes) override {
-    if (is_full) return std::nullopt;
-    memory.resize(bytes);
-    return memory;
-  }
-  bool is_full = false;
-  std::vector<std::byte> memory;
-};
-
 TEST(Mesh, CarriesHeadsAndSizesReceivesOnArrival) {
   Flock flock(2);
   for (const std::size_t size : {0, 1, 1000, 262'000, 262'144, 1'000'001}) {
     std::uint64_t head = size, seen = 0;
     const std::vector<std::byte> bytes(size, static_cast<std::byte>(size + 1));
-    Basket basket;
-    Receive receive(flock.comm(1), 0, kOne, 2'000'000, basket, object_bytes(seen));
+    Chest chest;
+    Receive receive(flock.comm(1), 0, kOne, 2'000'000, chest, object_bytes(seen));
     Send send(flock.comm(0), 1, kOne, bytes, object_bytes(head));
     flock.until_done(receive);
     EXPECT_EQ(seen, size);
-    EXPECT_EQ(basket.memory, bytes);
+    EXPECT_EQ(chest.memory, bytes);
     flock.until_done(send);
   }
 }
@@ -413,20 +404,20 @@ TEST(Mesh, AWithdrawnMessageThatHasBegunArrivesWithItsHead) {
   send.reset();
   std::ranges::fill(bytes, std::byte{4});
   head = 78;
-  Basket basket;
-  Receive receive(flock.comm(1), 0, kOne, bytes.size(), basket, object_bytes(seen));
+  Chest chest;
+  Receive receive(flock.comm(1), 0, kOne, bytes.size(), chest, object_bytes(seen));
   flock.until_done(receive);
   EXPECT_EQ(seen, 77u);
-  EXPECT_EQ(std::ranges::count(basket.memory, std::byte{3}), 30'000'000);
+  EXPECT_EQ(std::ranges::count(chest.memory, std::byte{3}), 30'000'000);
 }
 
 TEST(Mesh, ALongMessageWithoutRoomStaysWithItsSenderAndOthersPass) {
   Flock flock(2);
   const std::vector<std::byte> bytes(30'000'000, std::byte{3});
-  Basket basket;
-  basket.is_full = true;
+  Chest chest;
+  chest.is_full = true;
   auto send = flock.comm(0).send(1, kOne, ConstBytes(bytes));
-  Receive receive(flock.comm(1), 0, kOne, bytes.size(), basket);
+  Receive receive(flock.comm(1), 0, kOne, bytes.size(), chest);
   for (int word = 0; word < 20; ++word) {
     int heard = -1;
     auto ask = flock.comm(1).receive(0, kTwo, object_bytes(heard));
@@ -435,19 +426,19 @@ TEST(Mesh, ALongMessageWithoutRoomStaysWithItsSenderAndOthersPass) {
     EXPECT_EQ(heard, word);
   }
   EXPECT_FALSE(send.done());
-  basket.is_full = false;
+  chest.is_full = false;
   receive.ask_again();
   flock.until_done(receive);
   flock.until_done(send);
-  EXPECT_EQ(basket.memory, bytes);
+  EXPECT_EQ(chest.memory, bytes);
 }
 
 TEST(Mesh, AReceiveWithoutRoomFailsWithItsPeer) {
   Flock flock(2);
   const std::vector<std::byte> bytes(100);
-  Basket basket;
-  basket.is_full = true;
-  Receive receive(flock.comm(1), 0, kOne, bytes.size(), basket);
+  Chest chest;
+  chest.is_full = true;
+  Receive receive(flock.comm(1), 0, kOne, bytes.size(), chest);
   {
     auto send = flock.comm(0).send(1, kOne, ConstBytes(bytes));
     flock.until_done(send);

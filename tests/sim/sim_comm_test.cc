@@ -9,6 +9,7 @@
 #include "runtime/all.h"
 #include "runtime/group.h"
 #include "sim/cluster.h"
+#include "tests/chest.h"
 
 namespace starling {
 namespace {
@@ -49,40 +50,27 @@ TEST(SimComm, AnUnmatchedMessageToItselfCanBeWithdrawn) {
   EXPECT_EQ(got.size(), 6u);
 }
 
-class Shelf : public Lender {
- public:
-  std::optional<Bytes> lend(std::size_t bytes) override {
-    if (is_full) return std::nullopt;
-    ++lent;
-    memory.resize(bytes);
-    return memory;
-  }
-  bool is_full = false;
-  std::vector<std::byte> memory;
-  int lent = 0;
-};
-
-Task<> lend_on_arrival(Comm& comm, Shelf& shelf, bool& lent_too_early) {
+Task<> lend_on_arrival(Comm& comm, Chest& chest, bool& lent_too_early) {
   int value = 42;
   if (comm.rank() == 1) {
     co_await sleep_until(comm.loop(), 5ms);
     co_await comm.send(0, kChannel, object_bytes(value));
     co_return;
   }
-  Receive receive(comm, 1, kChannel, 100, shelf);
+  Receive receive(comm, 1, kChannel, 100, chest);
   co_await sleep_until(comm.loop(), 4ms);
-  lent_too_early = shelf.lent > 0;
+  lent_too_early = chest.lent > 0;
   co_await receive;
 }
 
 TEST(SimComm, ALenderIsAskedWhenTheMessageComesAndNotBefore) {
   Cluster cluster(2);
-  Shelf shelf;
+  Chest chest;
   bool lent_too_early = true;
-  cluster.run([&](Comm& comm) { return lend_on_arrival(comm, shelf, lent_too_early); });
+  cluster.run([&](Comm& comm) { return lend_on_arrival(comm, chest, lent_too_early); });
   EXPECT_FALSE(lent_too_early);
-  EXPECT_EQ(shelf.lent, 1);
-  EXPECT_EQ(*reinterpret_cast<const int*>(shelf.memory.data()), 42);
+  EXPECT_EQ(chest.lent, 1);
+  EXPECT_EQ(*reinterpret_cast<const int*>(chest.memory.data()), 42);
 }
 
 Task<> wait_for(Comm& comm, int peer, Channel channel, std::string& outcome) {
@@ -131,11 +119,11 @@ Task<> send_with_heads(Comm& comm, int to, std::vector<std::size_t> sizes) {
 }
 Task<> receive_with_heads(Comm& comm, const std::vector<std::size_t>& sizes) {
   for (std::size_t size : sizes) {
-    Shelf shelf;
+    Chest chest;
     std::uint32_t head = 0;
-    co_await Group(comm).receive(1, kChannel, object_bytes(head), 300'000, shelf);
+    co_await Group(comm).receive(1, kChannel, object_bytes(head), 300'000, chest);
     EXPECT_EQ(head, size + 7);
-    EXPECT_EQ(shelf.memory, std::vector<std::byte>(size, static_cast<std::byte>(size)));
+    EXPECT_EQ(chest.memory, std::vector<std::byte>(size, static_cast<std::byte>(size)));
   }
 }
 
@@ -153,10 +141,10 @@ TEST(SimComm, AReceiveWithABoundIsSizedOnArrival) {
   });
 }
 
-Task<> receive_into(Comm& comm, std::size_t most, Shelf& shelf, std::string& error) {
+Task<> receive_into(Comm& comm, std::size_t most, Chest& chest, std::string& error) {
   try {
     std::uint32_t head = 0;
-    co_await Group(comm).receive(1, kChannel, object_bytes(head), most, shelf);
+    co_await Group(comm).receive(1, kChannel, object_bytes(head), most, chest);
   } catch (const PeerLost& lost) {
     error = lost.what();
   }
@@ -174,34 +162,34 @@ Task<> send_and_wait(Comm& comm, std::string& error) {
 TEST(SimComm, AMessageThatDoesNotFitIsAnErrorToBoth) {
   for (const bool first_sent : {true, false}) {
     Cluster cluster(2, {{1e9, 1us}, {}});
-    Shelf shelf;
+    Chest chest;
     std::string here, there;
     cluster.run([&](Comm& comm) -> Task<> {
       struct Late {
-        static Task<> receive(Comm& c, bool late, Shelf& s, std::string& error) {
+        static Task<> receive(Comm& c, bool late, Chest& s, std::string& error) {
           if (late) co_await sleep_until(c.loop(), 1ms);
           co_await receive_into(c, 99, s, error);
         }
       };
       return comm.rank() == 1 ? send_and_wait(comm, there)
-                              : Late::receive(comm, first_sent, shelf, here);
+                              : Late::receive(comm, first_sent, chest, here);
     });
     EXPECT_NE(here.find("rank 1 sent 104 bytes in a test where 103 were the most"),
               std::string::npos)
         << here;
     EXPECT_NE(there.find("it has lost us"), std::string::npos) << there;
-    EXPECT_EQ(shelf.lent, 0);
+    EXPECT_EQ(chest.lent, 0);
   }
 }
 
-Task<> make_room_later(Comm& comm, Shelf& shelf, std::vector<int>& order) {
+Task<> make_room_later(Comm& comm, Chest& chest, std::vector<int>& order) {
   std::uint32_t head = 0;
   int word = 0;
-  Receive letter(comm, 1, kChannel, 100, shelf, object_bytes(head));
+  Receive letter(comm, 1, kChannel, 100, chest, object_bytes(head));
   co_await comm.receive(1, kOther, object_bytes(word));
   order.push_back(word);
   EXPECT_FALSE(letter.done());
-  shelf.is_full = false;
+  chest.is_full = false;
   letter.ask_again();
   co_await letter;
   order.push_back(static_cast<int>(head));
@@ -214,20 +202,20 @@ Task<> send_letter_and_word(Comm& comm) {
 
 TEST(SimComm, AMessageWithoutRoomLetsOthersThroughAndLandsWhenThereIsSome) {
   Cluster cluster(2, {{1e9, 1us}, {}});
-  Shelf shelf;
-  shelf.is_full = true;
+  Chest chest;
+  chest.is_full = true;
   std::vector<int> order;
   cluster.run([&](Comm& comm) {
-    return comm.rank() == 1 ? send_letter_and_word(comm) : make_room_later(comm, shelf, order);
+    return comm.rank() == 1 ? send_letter_and_word(comm) : make_room_later(comm, chest, order);
   });
   EXPECT_EQ(order, (std::vector<int>{5, 107}));
-  EXPECT_EQ(shelf.memory, std::vector<std::byte>(100, std::byte{100}));
+  EXPECT_EQ(chest.memory, std::vector<std::byte>(100, std::byte{100}));
 }
 
 TEST(SimComm, AReceiveWithoutRoomFailsWithItsPeer) {
   Cluster cluster(2, {{1e9, 1us}, {}});
-  Shelf shelf;
-  shelf.is_full = true;
+  Chest chest;
+  chest.is_full = true;
   std::string error;
   cluster.crash(1, 1ms);
   cluster.try_run([&](Comm& comm) -> Task<> {
@@ -237,7 +225,7 @@ TEST(SimComm, AReceiveWithoutRoomFailsWithItsPeer) {
         co_await sleep_until(c.loop(), 1s);
       }
     };
-    return comm.rank() == 1 ? Sender::send(comm) : receive_into(comm, 100, shelf, error);
+    return comm.rank() == 1 ? Sender::send(comm) : receive_into(comm, 100, chest, error);
   });
   EXPECT_NE(error.find("rank 1 was lost"), std::string::npos) << error;
 }
