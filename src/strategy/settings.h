@@ -14,6 +14,7 @@
 #include "mixing/mixing_settings.h"
 #include "server/optimizer.h"
 #include "server/server_settings.h"
+#include "strategy/lr_schedule.h"
 #include "strategy/schedule_settings.h"
 #include "strategy/train_settings.h"
 
@@ -48,6 +49,7 @@ struct Settings {
   ScheduleSettings schedule;
   ServerSettings server;
   OptimizerSettings optimizer{.momentum = 0.5};
+  LrSchedule lr_schedule;
   TrainSettings train;
 };
 
@@ -96,6 +98,7 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
         s.slow);
   TrainSettings::visit(s.train, visit);
   OptimizerSettings::visit(s.optimizer, visit);
+  LrSchedule::visit(s.lr_schedule, visit);
   visit({"seed", Section::learning, "makes first weights, shuffling and dropout repeatable"},
         s.seed, 0, 2'000'000'000);
   visit({"bucket_kb", Section::together,

@@ -168,6 +168,36 @@ TEST_F(TrainedSystems, LetASlowWorkerDoLess) {
   EXPECT_GT(samples[3], 0);
 }
 
+// A learning rate that falls to nothing after the first of two epochs leaves the model as it is then,
+// whoever updates: libtorch's optimizer in each worker, or the servers'.
+TEST_F(TrainedSystems, FollowAScheduleOfTheLearningRate) {
+  const std::vector<Words> systems = {
+      {"--strategy", "allreduce", "--optimizer", "adam", "--momentum", "0", "--lr", "0.002"},
+      {"--strategy", "pairwise"},
+      {"--strategy", "server", "--servers", "2"}};
+  const auto change_in_the_second = [&](Words words, const Words& schedule,
+                                        const std::string& name) {
+    words.insert(words.end(), schedule.begin(), schedule.end());
+    const Ran ran = starling_program(train_words(words, 2, run(name)), kTrainingPatience);
+    EXPECT_EQ(ran.status, "exit 0") << ran.err;
+    std::vector<double> losses;
+    for (const std::string& line : lines_of(file_text(run(name) + "/metrics.jsonl"))) {
+      const json event = json_of(line);
+      if (event.contains("test_loss")) losses.push_back(event["test_loss"]);
+    }
+    EXPECT_EQ(losses.size(), 2u);
+    EXPECT_LT(losses.back(), 1.5);
+    return std::abs(losses.back() - losses.front());
+  };
+  for (std::size_t i = 0; i < systems.size(); ++i) {
+    SCOPED_TRACE(systems[i][1]);
+    const std::string name = std::to_string(i);
+    EXPECT_LT(change_in_the_second(systems[i], {"--lr-schedule", "step", "--lr-decay", "0"}, name),
+              1e-5);
+    EXPECT_GT(change_in_the_second(systems[i], {}, name + "-constant"), 1e-2);
+  }
+}
+
 TEST_F(TrainedSystems, RefuseWrongSettingsInOneLine) {
   struct Wrong {
     Words how;

@@ -42,6 +42,18 @@ void expect_equal_weights(const SimulatedResult& result) {
   for (const auto& weights : result.weights) EXPECT_EQ(weights, result.weights[0]);
 }
 
+// Of the learning rate, by the formulas: 20 steps an epoch, and two epochs.
+double share_in(const SimulatedTraining& training, std::uint64_t step) {
+  const LrSchedule& schedule = training.settings.lr_schedule;
+  const double warm = 20 * schedule.warmup_epochs, now = static_cast<double>(step);
+  if (now < warm) return (now + 1) / warm;
+  if (schedule.kind == LrSchedule::Kind::constant) return 1;
+  if (schedule.kind == LrSchedule::Kind::step)
+    return std::pow(schedule.decay, std::floor(now / 10));
+  const double wave = (1 + std::cos(std::acos(-1.0) * (now - warm) / (40 - warm))) / 2;
+  return schedule.end + (1 - schedule.end) * wave;
+}
+
 // Plain SGD with momentum on the mean gradient of each step.
 std::vector<float> plain_sgd(const SimulatedTraining& training) {
   const Settings& settings = training.settings;
@@ -57,7 +69,7 @@ std::vector<float> plain_sgd(const SimulatedTraining& training) {
       }
       mean /= static_cast<double>(workers);
       velocity[i] = settings.optimizer.momentum * velocity[i] + mean;
-      weights[i] -= settings.optimizer.lr * velocity[i];
+      weights[i] -= settings.optimizer.lr * share_in(training, step) * velocity[i];
     }
   }
   return {weights.begin(), weights.end()};
@@ -252,7 +264,13 @@ struct Replay {
     const double factor = training.settings.server.staleness.kind == StalenessRule::Kind::scale
                               ? 1 / std::max(1.0, delay)
                               : 1;
-    const auto lr = static_cast<float>(training.settings.optimizer.lr * factor);
+    double share = 1;  // the smallest of theirs
+    for (const Push& push : pushes) {
+      const std::uint64_t batch = order[static_cast<std::size_t>(push.worker)][push.clock];
+      const auto workers = static_cast<std::uint64_t>(training.settings.workers);
+      share = std::min(share, share_in(training, batch / workers));
+    }
+    const auto lr = static_cast<float>(training.settings.optimizer.lr * factor * share);
     std::vector<float> weights = versions.back();
     for (std::size_t i = 0; i < mean.size(); ++i) {
       if (pushes.size() > 1) mean[i] *= 1.0f / static_cast<float>(pushes.size());
@@ -322,6 +340,64 @@ TEST(Quorum, IsTheMeanOfTheFirstOnTheNewestWeights) {
       expect_replayable(training);
     }
   }
+}
+
+std::vector<LrSchedule> lr_schedules() {
+  using enum LrSchedule::Kind;
+  return {{.kind = constant, .warmup_epochs = 0.5},
+          {.kind = step, .step_epochs = 0.5, .decay = 0.3},
+          {.kind = cosine},
+          {.kind = cosine, .end = 0.1, .warmup_epochs = 0.25}};
+}
+
+TEST(LrSchedule, IsFollowedByServersInRoundsAndAsGradientsCome) {
+  for (int workers : {1, 2, 3, 5, 8}) {
+    for (const LrSchedule& schedule : lr_schedules()) {
+      for (int servers : {1, 3}) {
+        SCOPED_TRACE(testing::Message() << workers << " " << schedule.kind << " " << servers);
+        Settings settings = server_settings(workers, "bsp");
+        settings.lr_schedule = schedule;
+        settings.server.servers = servers;
+        settings.optimizer.momentum = 0.5;
+        SimulatedTraining in_rounds = training_of(settings, 3);
+        in_rounds.buckets = servers;
+        EXPECT_LT(largest_difference(simulate(in_rounds).weights[0], plain_sgd(in_rounds)), 1e-5);
+      }
+      for (const char* gate : {"async", "quorum"}) {
+        Settings settings = server_settings(workers, gate);
+        settings.lr_schedule = schedule;
+        expect_replayable(training_of(settings, 3));
+      }
+    }
+  }
+}
+
+// Where workers update: each has all of the schedule, and the mean of their models is that of plain
+// SGD, as mixing that favours nobody keeps the mean.
+TEST(LrSchedule, IsFollowedByWorkersThatUpdateThemselves) {
+  for (int workers : {1, 2, 3, 5, 8}) {
+    for (const LrSchedule& schedule : lr_schedules()) {
+      for (const StrategyKind strategy : {StrategyKind::allreduce, StrategyKind::pairwise}) {
+        SCOPED_TRACE(testing::Message() << workers << " " << schedule.kind << " " << strategy);
+        Settings settings;
+        settings.workers = workers;
+        settings.strategy = strategy;
+        settings.lr_schedule = schedule;
+        settings.optimizer = {.lr = 0.1, .momentum = 0};
+        const SimulatedTraining training = training_of(settings, 3);
+        EXPECT_LT(largest_difference(simulate(training).weights[0], plain_sgd(training)), 1e-5);
+      }
+    }
+  }
+}
+
+// Between two fetches a worker steps by itself, as far as the schedule says.
+TEST(LrSchedule, IsFollowedBetweenTwoFetches) {
+  Settings settings = server_settings(1, "async");
+  settings.lr_schedule = {.kind = LrSchedule::Kind::step, .step_epochs = 0.5, .decay = 0.3};
+  settings.server.fetch_every = 5;
+  const SimulatedTraining training = training_of(settings, 3);
+  EXPECT_LT(largest_difference(simulate(training).weights[0], plain_sgd(training)), 1e-5);
 }
 
 TEST(ValueBound, NoUpdateMovesAWeightTooFarFromWhatAWorkerComputesOn) {

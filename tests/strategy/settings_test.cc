@@ -107,11 +107,12 @@ constexpr std::size_t field_count() {
 // The structs of others in a struct are no settings, nor is what follows from other settings: the
 // graph's size, and for mixing whether it waits, its rounds down and its seed.
 TEST(Settings, VisitForgetsNone) {
-  const std::size_t count = field_count<Settings>() - 5 + field_count<GraphSettings>() - 1 +
+  const std::size_t count = field_count<Settings>() - 6 + field_count<GraphSettings>() - 1 +
                             field_count<MixingSettings>() - 2 - 3 + field_count<CodecSettings>() +
                             field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
                             field_count<GateSettings>() + field_count<StalenessRule>() +
-                            field_count<OptimizerSettings>() + field_count<TrainSettings>();
+                            field_count<OptimizerSettings>() + field_count<LrSchedule>() +
+                            field_count<TrainSettings>();
   EXPECT_EQ(values_of(Settings()).size(), count);
 }
 
@@ -379,6 +380,9 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"eager = true", server},
       {"factors = true", server},
       {"momentum = 0.1", "optimizer = 'nesterov'"},
+      {"lr_step = 5", "lr_schedule = 'step'"},
+      {"lr_decay = 0.5", "lr_schedule = 'step'"},
+      {"lr_end = 0.5", "lr_schedule = 'cosine'"},
       {"shard_alpha = 0.1", "shards = 'dirichlet'"},
   };
   const std::string nobody = "strategy = 'single'\noptimizer = 'adam'\n";
