@@ -121,6 +121,24 @@ TEST(Block, OfAQuorumDropsWhatComesAfterItsStep) {
   EXPECT_EQ(scene.read(1), 4.0f);
 }
 
+TEST(Block, OfSoftsyncMakesAnUpdateOfEverySoManyAndDropsNone) {
+  Scene scene({.kind = Gate::softsync, .quorum = 2}, 3);
+  scene.push(2, 1);
+  scene.settle();
+  EXPECT_EQ(scene.block.version(), 0u);
+  scene.push(0, 3);
+  scene.settle();
+  EXPECT_EQ(scene.block.version(), 1u);
+  EXPECT_EQ(scene.read(0), 8.0f);
+  scene.push(1, 4, 0);  // on weights that are gone
+  scene.push(0, 2, 1);
+  scene.settle();
+  EXPECT_EQ(scene.block.version(), 2u);
+  EXPECT_EQ(scene.read(1), 5.0f);
+  EXPECT_EQ(scene.report.dropped, 0u);
+  EXPECT_EQ(scene.report.staleness.max, 1u);
+}
+
 TEST(Block, AppliesAPushWithItsShareOfTheLearningRate) {
   for (const auto kind : {Gate::async, Gate::bsp}) {
     Scene scene({.kind = kind}, 1);

@@ -371,7 +371,8 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"delay_bound = 9", server + "gate = 'ssp'"},
       {"value_bound = 9", server + "gate = 'value'"},
       {"quorum = 2", server + "gate = 'quorum'"},
-      {"epoch_share = 0.5", server + "gate = 'epoch'"},
+      {"quorum = 2", server + "gate = 'softsync'"},
+      {"epoch_share = 0.5", server},
       {"staleness = 'scale'", server},
       {"compensation = 0.5", server + "staleness = 'compensate'"},
       {"push_every = 2", server},
@@ -445,7 +446,10 @@ TEST(CheckSettings, TakesWhatServersCanDo) {
         s.server.gate.kind = GateSettings::Kind::async, s.server.lag = 2,
         s.server.staleness.kind = StalenessRule::Kind::scale;
       },
-      [](Settings& s) { s.server.gate.kind = GateSettings::Kind::epoch, s.server.group = 2; },
+      [](Settings& s) {
+        s.server.gate.kind = GateSettings::Kind::softsync, s.server.gate.quorum = 2,
+        s.server.gate.epoch_share = 0.5, s.server.group = 2;
+      },
       [](Settings& s) { s.server.group = 0; },
       [](Settings& s) { s.slow = "3:5"; },
   };
@@ -454,7 +458,7 @@ TEST(CheckSettings, TakesWhatServersCanDo) {
 
 TEST(CheckSettings, RefusesWhatServersCannotDo) {
   EXPECT_EQ(read_error("gate = 'bps'"),
-            "there is no gate 'bps'; there are bsp, ssp, async, value, quorum, epoch");
+            "there is no gate 'bps'; there are bsp, ssp, async, value, quorum, softsync");
   EXPECT_EQ(read_error("placement = 'moon'"),
             "there is no placement 'moon'; there are apart, workers");
   EXPECT_EQ(read_error("staleness = 'ignore'"),
