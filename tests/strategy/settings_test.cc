@@ -105,10 +105,10 @@ constexpr std::size_t field_count() {
 }
 
 // The structs of others in a struct are no settings, nor is what follows from other settings: the
-// graph's size, and for mixing whether it waits, its rounds down and its seed.
+// graph's size and merge weights, and for mixing whether it waits, its rounds up and down and its seed.
 TEST(Settings, VisitForgetsNone) {
-  const std::size_t count = field_count<Settings>() - 6 + field_count<GraphSettings>() - 1 +
-                            field_count<MixingSettings>() - 2 - 3 + field_count<CodecSettings>() +
+  const std::size_t count = field_count<Settings>() - 6 + field_count<GraphSettings>() - 2 +
+                            field_count<MixingSettings>() - 2 - 4 + field_count<CodecSettings>() +
                             field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
                             field_count<GateSettings>() + field_count<StalenessRule>() +
                             field_count<OptimizerSettings>() + field_count<LrSchedule>() +
@@ -349,7 +349,9 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"alpha = 0.1", async + "mixing = 'elastic'"},
       {"alpha = 0.1", async + "mixing = 'elastic-push'"},
       {"beta = 0.1", async + "mixing = 'elastic'"},
-      {"period_down = 6", async + "graph = 'tree'\nmixing = 'elastic-push'"},
+      {"periods_up = '6'", async + "graph = 'tree'\nmixing = 'elastic-push'"},
+      {"periods_down = '6'", async + "graph = 'tree'\nmixing = 'elastic-push'"},
+      {"merge_weights = '1, 2, 1'", mix + "graph = 'closed-ring'"},
       {"outer_lr = 0.1", mix + "mixing = 'outer'"},
       {"outer_momentum = 0.1", mix + "mixing = 'outer'"},
       {"client_share = 0.5", mix + "graph = 'star'\nmixing = 'sampled'"},
@@ -400,7 +402,7 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
     const std::string name = changed.substr(0, changed.find(' '));
     EXPECT_EQ(error.find(name + " = "), 0u) << error;
     EXPECT_NE(error.find(" has no effect here: it goes with "), std::string::npos) << error;
-    EXPECT_NE(error.find("; leave it at "), std::string::npos) << error;
+    EXPECT_NE(error.find("; leave it "), std::string::npos) << error;  // out, or at what it is
   }
   const Settings defaults;
   visit_settings(defaults, Listed{all});
@@ -580,7 +582,7 @@ TEST(CheckSettings, TakesMixingsThatGoTogether) {
         s.mix.graph.kind = GraphSettings::Kind::tree,
         s.mix.rule = MixingSettings::Rule::elastic_push,
         s.schedule.kind = ScheduleSettings::Kind::async, s.schedule.period = 2,
-        s.mix.period_down = 6;
+        s.mix.periods_up = "8, 4", s.mix.periods_down = "6";
       },
       [](Settings& s) {
         s.mix.rule = MixingSettings::Rule::sum_weight,
@@ -699,12 +701,43 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
               s.mix.graph.kind = GraphSettings::Kind::tree,
               s.mix.rule = MixingSettings::Rule::elastic_push,
               s.schedule.kind = ScheduleSettings::Kind::async;
-              s.schedule.period = 4, s.mix.period_down = 6;
+              s.schedule.period = 4, s.mix.periods_down = "8, 6";
             }),
-            "period_down = 6 is no multiple of period = 4; make it one");
-  EXPECT_EQ(check_mixing([](Settings& s) { s.mix.period_down = 6; }),
-            "period_down = 6 has no effect here: it goes with mixing elastic-push with graph tree; "
-            "leave it at 0");
+            "periods_down = '8, 6': 6 is no multiple of period = 4; make it one");
+  EXPECT_EQ(check_mixing([](Settings& s) { s.mix.periods_up = "6"; }),
+            "periods_up = 6 has no effect here: it goes with mixing elastic-push with graph tree; "
+            "leave it out");
+  const auto check_merge = [](const char* weights) {
+    return check_mixing([&](Settings& s) {
+      s.mix.graph.kind = GraphSettings::Kind::closed_ring, s.mix.merge_weights = weights;
+    });
+  };
+  EXPECT_EQ(check_merge("1, 2, 1"), "no error");
+  EXPECT_EQ(check_merge("0.5 0 0.25"), "no error");
+  for (const char* weights : {"1", "1, 2", "0, 1, 0", "1, 1, 1, 1"}) {
+    EXPECT_EQ(check_merge(weights),
+              fmt::format("merge_weights = '{}' do not mix three workers; write them like '1, 2, "
+                          "1': the one before, the worker itself, the one after it",
+                          weights));
+  }
+  for (const char* weights : {"1, x, 1", "1, -2, 1", "nan, 1, 1", "1, 2, 1e7"}) {
+    EXPECT_EQ(check_merge(weights),
+              fmt::format("merge_weights = '{}' is not understood; write numbers from 0 to "
+                          "1000000, with commas between them",
+                          weights));
+  }
+  const auto check_elastic = [](double alpha, double beta) {
+    return check_mixing([&](Settings& s) {
+      s.mix.graph.kind = GraphSettings::Kind::star, s.mix.rule = MixingSettings::Rule::elastic,
+      s.schedule.kind = ScheduleSettings::Kind::async, s.mix.alpha = alpha, s.mix.beta = beta;
+    });
+  };
+  EXPECT_EQ(check_elastic(0.2, 0.2), "no error");
+  EXPECT_EQ(check_elastic(0.2, 0.1), "no error");
+  EXPECT_EQ(
+      check_elastic(0.2, 0.3),
+      "beta = 0.3 is more than alpha = 0.2: who answers would move further than who asks, and "
+      "run after each; alpha must be as large as beta, or larger");
   for (const char* strategy : {"pairwise", "allreduce", "single"}) {
     EXPECT_EQ(check([&](Settings& s) {
                 s.strategy = named<StrategyKind>(strategy),
