@@ -122,6 +122,19 @@ TEST(Systems, AreExplainedOneByOne) {
   EXPECT_EQ(system["name"], "horovod");
 }
 
+TEST(Systems, ArePrintedAsOnePage) {
+  const Ran page = starling_program({"systems", "--markdown"});
+  EXPECT_EQ(page.status, "exit 0");
+  for (const char* text :
+       {"# The named systems\n", "| [horovod](#horovod) | data | central | sync |",
+        "\n## pairwise\n", "`strategy = \"pairwise\"`"}) {
+    EXPECT_NE(page.out.find(text), std::string::npos) << text;
+  }
+  const Ran one = starling_program({"systems", "pairwise", "--markdown"});
+  EXPECT_EQ(one.status, "exit 1");
+  EXPECT_TRUE(one.in_one_error_line()) << one.out << one.err;
+}
+
 TEST(Systems, ThatDoNotExistAreAnsweredWithThoseThatDo) {
   const Ran ran = starling_program({"systems", "nosuch"});
   EXPECT_EQ(ran.status, "exit 1");
@@ -205,7 +218,7 @@ TEST(MeasureSlow, TellsWhatEachScheduleKeepsOfItsPace) {
   }
   EXPECT_EQ(result["rows"].size(), 31u);
   for (const char* waits_for_nobody :
-       {"easgd", "eamsgd", "tree-easgd", "gosgd", "mpca-sgd", "deeplearning4j", "ad-psgd"}) {
+       {"easgd", "eamsgd", "gosgd", "mpca-sgd", "deeplearning4j", "ad-psgd"}) {
     EXPECT_GE(rows[waits_for_nobody]["kept"], 0.7) << waits_for_nobody;
   }
   EXPECT_GE(rows["async"]["kept"], 0.7);

@@ -78,7 +78,7 @@ bool is_decentral(const std::string& name) {
 }
 
 // Nothing twice, nothing left out, but where nobody counts for all: those who wait for nobody end
-// together give or take a few batches, and federated clients sit rounds out.
+// together give or take a few batches, federated clients sit rounds out, and epochs may end early.
 void expect_all_samples(const std::string& name, const json& result, double samples) {
   const double done = static_cast<double>(sum(result["worker_samples"]));
   if (result.value("schedule", "sync") != "sync") {
@@ -86,6 +86,9 @@ void expect_all_samples(const std::string& name, const json& result, double samp
   } else if (name == "fedavg") {
     EXPECT_LT(done, samples) << result;
     EXPECT_GT(done, 0.5 * samples) << result;
+  } else if (name == "project-adam") {  // its epochs end early
+    EXPECT_LE(done, samples) << result;
+    EXPECT_GE(done, 0.75 * samples) << result;
   } else {
     EXPECT_EQ(done, samples) << result;
   }
