@@ -185,8 +185,11 @@ async function with_invented_states() {
     await words_of("#banner"));
 
   state = invented(64, { name: "sixty-four" });
+  Object.assign(state.progress, { step: 12345, steps: 99999, seconds_left: 3599, training_time: 3599 });
+  state.elapsed = 3599;
   await open(url, phone);
   await seen("sixty-four");
+  check("long times fit a phone", await page.evaluate(() => document.querySelector(".readouts").scrollWidth <= document.querySelector(".readouts").clientWidth));
   check("64 workers fit a phone", !await scrolls_sideways() && await page.locator(".worker").count() === 64);
   state = invented(1024, { name: "a thousand" });
   await seen("a thousand");
