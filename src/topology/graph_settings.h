@@ -42,7 +42,8 @@ struct GraphSettings {
     visit({"graph_file",
            Section::decentral,
            "graph file: one edge a line, 'a b' or 'a -> b'",
-           {s.kind == Kind::file, "graph file", "", true}},
+           {s.kind == Kind::file, "graph file", "", true},
+           Alike::contents},
           s.file);
   }
 };

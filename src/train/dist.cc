@@ -27,6 +27,11 @@ Settings settings_from_launcher(const Job& job) {
   return settings;
 }
 
+Job agreed_on(Job job, const Settings& settings) {
+  job.terms = agreed_settings(settings);
+  return job;
+}
+
 class BackwardHook : public torch::autograd::FunctionPostHook {
  public:
   explicit BackwardHook(std::function<void()> action) : action_(std::move(action)) {}
@@ -47,7 +52,9 @@ Dist::Dist(torch::nn::Module& module)
            job_from_environment()) {}
 
 Dist::Dist(Model model, Settings settings, Job job, Workload workload)
-    : settings_(std::move(settings)), session_(std::move(job)), model_(std::move(model)) {
+    : settings_(std::move(settings)),
+      session_(agreed_on(std::move(job), settings_)),
+      model_(std::move(model)) {
   const auto slow = slow_worker(settings_);
   if (slow && slow->who == rank()) slowness_ = slow->factor;
   std::vector<Bucket> buckets = make_buckets();

@@ -863,5 +863,29 @@ TEST(Advice, IsGivenExactlyWhereTheWindowSendsMoreThanAll) {
   }
 }
 
+// Machines need not have their files in the same places, but the same files.
+TEST(Settings, ThatMachinesMustHaveAlikeNameWhatIsInAFile) {
+  const TemporaryFolder folder;
+  const auto file = [&](const char* name, const char* text) {
+    std::ofstream(folder.path() / name) << text;
+    return (folder.path() / name).string();
+  };
+  Settings here, there;
+  here.train.data_folder = "/here";
+  there.train.data_folder = "/there";
+  here.slow = "1:2";
+  here.train.model = file("here.pt", "a model");
+  there.train.model = file("there.pt", "a model");
+  EXPECT_EQ(agreed_settings(here), agreed_settings(there));
+  EXPECT_NE(agreed_settings(here).find("model = 'a file of 7 bytes, "), std::string::npos)
+      << agreed_settings(here);
+  there.train.model = file("there.pt", "A model");
+  EXPECT_NE(agreed_settings(here), agreed_settings(there));
+  there = here;
+  there.optimizer.lr = 0.9;
+  EXPECT_NE(agreed_settings(here), agreed_settings(there));
+  EXPECT_NE(agreed_settings(here).find("lr = 0.1\n"), std::string::npos) << agreed_settings(here);
+}
+
 }  // namespace
 }  // namespace starling
