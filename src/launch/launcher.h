@@ -4,6 +4,7 @@
 // - Each worker leads a process group of its own, so that its children end with it.
 // - It gets none of the launcher's open files but its pipe for events and, as rank 0, the socket that
 //   listens.
+// - What it prints comes out of ours, line by line behind its rank: "[2] ...".
 // - If one fails, the others get a moment to notice by themselves, then SIGTERM, then SIGKILL.
 //   Workers that can do without one another (survives_losses) go on: then the job has failed only
 //   if no worker ends well.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include <nlohmann/json.hpp>
 
@@ -27,6 +28,15 @@ Settings settings_from_launcher(const Job& job) {
   return settings;
 }
 
+// As a loop of the user's own joins.
+Job launched_job() {
+  Job job = job_from_environment();
+  report_uncaught(job);
+  // The launcher shows lines when they are complete; into a pipe they would come by the page.
+  if (job.events_fd >= 0) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  return job;
+}
+
 class BackwardHook : public torch::autograd::FunctionPostHook {
  public:
   explicit BackwardHook(std::function<void()> action) : action_(std::move(action)) {}
@@ -42,9 +52,14 @@ class BackwardHook : public torch::autograd::FunctionPostHook {
 
 }  // namespace
 
-Dist::Dist(torch::nn::Module& module)
-    : Dist(model_of(module), settings_from_launcher(job_from_environment()),
-           job_from_environment()) {}
+Dist::Dist(torch::nn::Module& module) : Dist(model_of(module), launched_job()) {}
+
+Dist::Dist(Model model, const Job& launched) try
+    : Dist(std::move(model), settings_from_launcher(launched), launched) {
+  own_loop_ = true;
+} catch (const std::exception& error) {
+  if (launched.events_fd >= 0) report_error(launched, error);
+}
 
 Dist::Dist(Model model, Settings settings, Job job, Workload workload)
     : settings_(std::move(settings)), session_(std::move(job)), model_(std::move(model)) {
@@ -66,6 +81,16 @@ Dist::Dist(Model model, Settings settings, Job job, Workload workload)
 }
 
 Dist::~Dist() { *self_ = nullptr; }
+
+template <class Action>
+auto Dist::telling(const Action& action) {
+  try {
+    return action();
+  } catch (const std::exception& error) {
+    if (own_loop_ && job().events_fd >= 0) report_error(job(), error);
+    throw;
+  }
+}
 
 bool Dist::leads() {
   comm().check_not_cut_off();
@@ -131,10 +156,12 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
         {Timeline::Kind::compute, "forward and backward", computing_since_, loop().now()});
     slow_down();
   }
-  const bool taken = loop().run(step_->take([&] {
-    const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
-    optimizer.step();
-  }));
+  const bool taken = telling([&] {
+    return loop().run(step_->take([&] {
+      const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
+      optimizer.step();
+    }));
+  });
   if (!taken) return false;
   for (const auto& [parameter, trace] : model_.model().dense) trace->forget();
   computing_since_ = loop().now();
@@ -144,13 +171,15 @@ bool Dist::step(torch::optim::Optimizer& optimizer) {
 void Dist::finish() {
   // Where nobody waits for anybody, others may still have much to do.
   const char* const what = "agreeing on the final model";
-  Task<> finish = strategy_->finish(model_.replica());
-  loop().run(timed(what, with_patience(comm(), job().timeout, what, std::move(finish))));
+  telling([&] {
+    Task<> finish = strategy_->finish(model_.replica());
+    loop().run(timed(what, with_patience(comm(), job().timeout, what, std::move(finish))));
+  });
   comm().owe_a_finish(false);
 }
 
 void Dist::run(const char* what, Task<> task) {
-  loop().run(within_timeout(what, std::move(task)));
+  telling([&] { loop().run(within_timeout(what, std::move(task))); });
   computing_since_ = loop().now();
 }
 

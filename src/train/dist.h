@@ -28,7 +28,8 @@ namespace starling {
 
 class Dist {
  public:
-  // The job and its settings come from the launcher. All workers begin with rank 0's weights.
+  // The job and its settings come from the launcher, which from here on hears of every exception
+  // that ends this worker. All workers begin with rank 0's weights.
   explicit Dist(torch::nn::Module& module);
   Dist(Model model, Settings settings, Job job, Workload workload = {});
   ~Dist();
@@ -65,6 +66,12 @@ class Dist {
   Time moving_bytes() const { return moving_bytes_; }
 
  private:
+  Dist(Model model, const Job& launched);
+
+  // What goes wrong here is told to the launcher, whoever catches it: by that it knows who failed by
+  // itself, and who because of another.
+  template <class Action>
+  auto telling(const Action& action);
   std::vector<Bucket> make_buckets();
   void watch_backward();
   void gradient_ready(std::size_t parameter);
@@ -74,6 +81,7 @@ class Dist {
   Task<> timed(const char* what, Task<> task);
 
   Settings settings_;
+  bool own_loop_ = false;  // the user's
   Session session_;
   FlatModel model_;
   std::unique_ptr<Strategy> strategy_;
