@@ -40,6 +40,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeToNotice{1500};
 constexpr std::chrono::milliseconds kTimeToEnd{2000};
+constexpr std::chrono::milliseconds kOneAndTheSame{300};  // timeout(1) signals twice at a time
+constexpr std::chrono::seconds kTimeForAStep{10};
+constexpr std::chrono::seconds kTimeToSave{60};
 constexpr int kLabPort = 29400;  // every host of a lab has all ports for itself
 constexpr std::size_t kMaxEventBytes = 1 << 20;
 
@@ -128,15 +131,7 @@ class Launcher {
     for (int signal : kStopSignals) {
       if (!is_ignored(signal)) signals_.add(signal);
     }
-    signals_.async_wait([this](const asio::error_code& error, int) {
-      if (error) return;
-      result_.interrupted = true;
-      stop();
-      // Again means now.
-      signals_.async_wait([this](const asio::error_code& again, int) {
-        if (!again) signal_all(SIGKILL);
-      });
-    });
+    wait_for_signals();
     wait_for_children();
     try {
       start_workers();
@@ -175,6 +170,7 @@ class Launcher {
     bool joined = false;       // it is one of those who can go on without another
     bool skip_line = false;    // the rest of a line beyond all bounds
     bool told_to_end = false;  // by us, so that its end is not its fault
+    bool saves = false;        // it is writing its model, which it may finish
     bool end_told = false;
     std::optional<Report> error;  // what it said was wrong
   };
@@ -342,12 +338,25 @@ class Launcher {
     const auto event = nlohmann::json::parse(line, nullptr, false);
     const bool has_kind = event.is_object() && event.contains("event");
     if (has_kind && event["event"] == "joined") worker.joined = true;
+    if (has_kind && event["event"] == "saving") worker.saves = true;
     if (!has_kind || event["event"] != "error") return on_event_(worker.rank, line);
     if (worker.error || !event.contains("message") || !event["message"].is_string()) return;
     // Some, libtorch's among them, tell where they come from in many lines.
     const std::string message = event["message"];
     worker.error = {message.substr(0, message.find('\n')),
                     event.contains("peer_lost") && event["peer_lost"] == true};
+  }
+
+  void wait_for_signals() {
+    signals_.async_wait([this](const asio::error_code& error, int signal) {
+      if (error) return;
+      if (!result_.interrupted) {
+        interrupt(signal);
+      } else if (std::chrono::steady_clock::now() - interrupted_at_ > kOneAndTheSame) {
+        signal_all(SIGKILL);  // again means now
+      }
+      wait_for_signals();
+    });
   }
 
   void wait_for_children() {
@@ -378,6 +387,7 @@ class Launcher {
     ended_.push_back(&worker);
     --running_;
     tell_end(worker);
+    if (&worker == asked_first_) stop();
     if (status == 0 || result_.interrupted) return;
     if (first_to_fail_ == nullptr) {
       first_to_fail_ = &worker;
@@ -401,9 +411,35 @@ class Launcher {
            });
   }
 
+  // Workers that exchange need each other to come to the end of a step, where a model is whole. So
+  // one is asked first, and the others when it has left its model and is gone, or does not hear.
+  void interrupt(int signal) {
+    interrupted_at_ = std::chrono::steady_clock::now();
+    result_.interrupted = true;
+    result_.exit_code = 128 + signal;  // as a shell tells it
+    result_.error =
+        fmt::format("interrupted by {}",
+                    signal == SIGINT ? "Ctrl-C" : fmt::format("SIG{}", ::sigabbrev_np(signal)));
+    const auto lowest =
+        std::ranges::find_if(workers_, [](const auto& each) { return !each->status; });
+    if (lowest == workers_.end()) return;
+    if (!(*lowest)->joined) return stop();  // it has nothing to end
+    asked_first_ = lowest->get();
+    signal_to(*asked_first_, SIGTERM);
+    after(kTimeForAStep, [this] {
+      if (!asked_first_->saves) stop();
+    });
+    after(kTimeForAStep + kTimeToSave, [this] { stop(); });
+  }
+
   void stop() {
     signal_all(SIGTERM);
-    after(kTimeToEnd, [this] { signal_all(SIGKILL); });
+    after(kTimeToEnd, [this] {
+      for (const auto& worker : workers_) {
+        if (!worker->saves) signal_to(*worker, SIGKILL);
+      }
+    });
+    after(kTimeToSave, [this] { signal_all(SIGKILL); });
   }
 
   template <class Action>
@@ -415,11 +451,12 @@ class Launcher {
   }
 
   void signal_all(int signal) {
-    for (const auto& worker : workers_) {
-      if (worker->status) continue;
-      worker->told_to_end = true;
-      ::kill(-worker->pid, signal);
-    }
+    for (const auto& worker : workers_) signal_to(*worker, signal);
+  }
+  static void signal_to(Worker& worker, int signal) {
+    if (worker.status) return;
+    worker.told_to_end = true;
+    ::kill(-worker.pid, signal);
   }
 
   static std::string describe(const Worker& worker) {
@@ -436,12 +473,7 @@ class Launcher {
 
   // Whose fault it was: the first to end in trouble of its own, rather than one that lost another.
   LaunchResult conclude() {
-    if (result_.interrupted) {
-      result_.exit_code = 130;
-      result_.error = "interrupted";
-      return result_;
-    }
-    if (first_to_fail_ == nullptr) return result_;
+    if (result_.interrupted || first_to_fail_ == nullptr) return result_;
     const bool some_ended_well = std::ranges::any_of(
         workers_, [](const auto& worker) { return !worker->serves && *worker->status == 0; });
     if (plan_.survives_losses && some_ended_well) {
@@ -485,6 +517,8 @@ class Launcher {
   int open_pipes_ = 0;
   std::vector<const Worker*> ended_;  // in that order
   Worker* first_to_fail_ = nullptr;
+  Worker* asked_first_ = nullptr;  // to stop
+  std::chrono::steady_clock::time_point interrupted_at_;
   LaunchResult result_;
 };
 

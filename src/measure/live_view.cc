@@ -25,11 +25,12 @@ std::string token_for(const LiveAddress& address) {
 
 }  // namespace
 
-LiveView::LiveView(const TrainingPlan& plan, const std::filesystem::path& folder, RunBar& bar) {
+LiveView::LiveView(const TrainingPlan& plan, RunBar& bar) {
   if (!plan.live) return;
   const Settings& settings = plan.settings;
   const bool is_named = plan.label != name_of(settings.strategy);
-  run_.emplace(LiveRun::About{.name = folder.filename(),
+  run_.emplace(LiveRun::About{.name = plan.run_folder.empty() ? plan.label
+                                                              : plan.run_folder.filename().string(),
                               .workers = settings.workers,
                               .servers = plan.launch.servers,
                               .settings = {{"system", is_named ? plan.label : ""},
