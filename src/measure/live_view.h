@@ -15,7 +15,7 @@ namespace starling {
 class LiveView {
  public:
   // Says where, above the bar.
-  LiveView(const TrainingPlan& plan, RunBar& bar);
+  LiveView(const TrainingPlan& plan, bool own_program, RunBar& bar);
 
   void take(int rank, const nlohmann::json& event) {
     if (run_) run_->take(rank, event);

@@ -55,7 +55,7 @@ class Watch {
         bar_(plan_.label, plan_.grid),
         tally_(plan_.settings) {
     if (!plan_.run_folder.empty()) folder_.emplace(plan_.run_folder, plan_.settings);
-    live_.emplace(plan_, bar_);
+    live_.emplace(plan_, whose == Of::program, bar_);
   }
 
   ProgramRun run() {

@@ -114,7 +114,7 @@ class MixStrategy : public Strategy {
       before_.assign(weights.begin(), weights.end());
       mixed_ = before_;
       under_way_.emplace(mixing_->mix(mixed_, round_++));
-    } else if (in_step_) {
+    } else if (in_step_ && group_.size() > 1) {
       co_await whole_or_not_at_all(replica);
       mixing_->joined(weights);
     } else {
