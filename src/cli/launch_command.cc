@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/launch_flags.h"
+#include "cli/run_flags.h"
 #include "cli/settings_flags.h"
-#include "launch/add_servers.h"
+#include "cli/summary_text.h"
+#include "measure/training_run.h"
 
 namespace starling {
 
@@ -17,32 +19,38 @@ namespace {
 struct LaunchCommand {
   SettingsFlags settings;
   LaunchFlags where;
+  RunFlags run;
   int workers = 2;
   std::vector<std::string> program;
   bool print_json = false;
 };
 
 void launch_once(const LaunchCommand& command) {
-  LaunchPlan plan = command.where.plan();
-  plan.workers = command.workers;
-  plan.command = command.program;
-  Settings settings = command.settings.unchecked();
-  settings.workers = plan.workers * plan.machines;
-  check_settings(settings);
-  plan.settings = write_settings(settings);
-  add_servers(settings, plan);
+  TrainingPlan plan;
+  plan.launch = command.where.plan();
+  plan.launch.command = command.program;
+  plan.settings = command.settings.unchecked();
+  plan.settings.workers = command.workers * plan.launch.machines;
+  check_settings(plan.settings);
+  plan.label = command.settings.name();
+  command.run.complete(plan);
 
-  const LaunchResult outcome = launch(plan, [](int, std::string_view) {});
+  const auto [summary, outcome] = run_program(plan);
   for (const std::string& loss : outcome.losses) {
     fmt::print(stderr, "note: {}; the others went on without it\n", loss);
   }
+  const std::string error = summary.ended ? describe_end(summary) : "";
   if (command.print_json) {
-    const nlohmann::json result = {
-        {"workers", settings.workers}, {"exit_code", outcome.exit_code}, {"error", outcome.error}};
+    nlohmann::json result = as_json(summary);
+    result["exit_code"] = outcome.exit_code;
+    result["error"] = error;
     fmt::print("{}\n", result.dump());
+  } else if (!summary.ended && !summary.ranks.empty()) {  // none: they did not use Dist
+    print_summary(summary);
   }
   if (outcome.exit_code != 0) {
-    fmt::print(stderr, "error: {}\n", outcome.error);
+    std::fflush(stdout);
+    fmt::print(stderr, "error: {}\n", error);
     throw CLI::RuntimeError(outcome.exit_code);
   }
 }
@@ -54,14 +62,18 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program) {
   CLI::App* launch = app.add_subcommand("launch", "Start your own program as several workers");
   launch->footer(
       "Behind -- stand the program, which uses starling::Dist (see examples/own_project), and its\n"
-      "arguments; settings given here reach it.\n\n"
+      "arguments. Settings given here reach it; what it prints comes out line by line behind the\n"
+      "rank of its worker.\n\n"
       "Example:\n"
-      "  starling launch -n 4 --strategy pairwise --period 4 -- ./my_program its arguments");
+      "  starling launch -n 4 --strategy pairwise --period 4 -- ./my_program its arguments\n"
+      "  starling launch -n 4 --system horovod --run runs/mine --live -- ./my_program\n"
+      "  starling launch -n 4 --timeline --json -- ./my_program");
   launch->add_option("-n,--workers", command->workers, "how many workers on this machine")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->settings.add_to(*launch, SettingsFlags::Which::own_loop);
   command->where.add_to(*launch);
+  command->run.add_to(*launch, RunFlags::Folder::if_asked);
   launch->add_flag("--json", command->print_json, "print the outcome as one JSON object, last");
   command->program = std::move(program);
   launch->callback([command] {

@@ -84,12 +84,19 @@ StalenessSummary::StalenessSummary(const Staleness& staleness)
 json as_json(const RunSummary& summary) {
   json object = json::object();
   RunSummary::visit(summary, ObjectWriter{object});
+  // A list has a place for everybody, so that each is found in its own, unless it is nobody's.
+  json lists = json::object();
   for (const RankSummary& rank : summary.ranks) {
     const auto append = [&](const char* key, const auto& value) {
-      if (value) object[key].push_back(*value);
+      lists[key].push_back(value ? json(*value) : json());
     };
     if (rank.role == RankSummary::Role::worker) RankSummary::visit_work(rank, append);
     RankSummary::visit_bytes(rank, append);
+  }
+  for (const auto& [key, list] : lists.items()) {
+    if (!std::ranges::all_of(list, [](const json& each) { return each.is_null(); })) {
+      object[key] = list;
+    }
   }
   return object;
 }
@@ -122,18 +129,22 @@ RunSummary run_summary_in(const json& object) {
   return summary;
 }
 
-json as_json(const RankSummary& server) {
+json as_json(const RankSummary& rank) {
   json object = json::object();
-  RankSummary::visit_bytes(server, ObjectWriter{object});
+  if (rank.role == RankSummary::Role::worker) RankSummary::visit_work(rank, ObjectWriter{object});
+  RankSummary::visit_bytes(rank, ObjectWriter{object});
   return object;
 }
 
-RankSummary server_summary_in(const json& object, int rank) {
-  RankSummary server;
-  server.role = RankSummary::Role::server;
-  server.rank = rank;
-  if (object.is_object()) RankSummary::visit_bytes(server, ObjectReader{object});
-  return server;
+RankSummary rank_summary_in(const json& object, RankSummary::Role role, int rank) {
+  RankSummary summary;
+  summary.role = role;
+  if (object.is_object()) {
+    if (role == RankSummary::Role::worker) RankSummary::visit_work(summary, ObjectReader{object});
+    RankSummary::visit_bytes(summary, ObjectReader{object});
+  }
+  summary.rank = rank;
+  return summary;
 }
 
 }  // namespace starling

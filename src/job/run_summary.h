@@ -23,7 +23,7 @@ struct RankSummary {
   Role role = Role::worker;
   std::optional<std::int64_t> rank;
   std::optional<double> accuracy;  // of its own model
-  std::optional<std::uint64_t> samples;
+  std::optional<std::uint64_t> steps, samples;
   std::optional<double> waited_seconds;   // in exchanges, of which
   std::optional<double> network_seconds;  // it moved and reduced bytes so long itself
   Bytes payload_bytes_sent, wire_bytes_sent, payload_bytes_received, wire_bytes_received;
@@ -36,6 +36,7 @@ struct RankSummary {
   static void visit_work(Self& s, Visitor&& visit) {
     visit("worker_rank", s.rank);
     visit("worker_accuracy", s.accuracy);
+    visit("worker_steps", s.steps);
     visit("worker_samples", s.samples);
     visit("waited_seconds", s.waited_seconds);
     visit("network_seconds", s.network_seconds);
@@ -96,7 +97,10 @@ struct MixingSummary {
 };
 
 struct RunSummary {
+  // "interrupted" or "failed", and by whom; none: it came to its end.
+  std::optional<std::string> ended, reason;
   std::optional<std::string> strategy, model, data;
+  std::optional<std::string> program;   // of the user's own
   std::optional<std::int64_t> workers;  // that began
   std::optional<std::uint64_t> parameters;
   std::optional<double> accuracy;  // of the final model; none: the run did not end here
@@ -114,10 +118,13 @@ struct RunSummary {
 
   template <class Self, class Visitor>
   static void visit(Self& s, Visitor&& visit) {
+    visit("ended", s.ended);
+    visit("reason", s.reason);
     visit("strategy", s.strategy);
     visit("workers", s.workers);
     visit("model", s.model);
     visit("data", s.data);
+    visit("program", s.program);
     visit("parameters", s.parameters);
     visit("accuracy", s.accuracy);
     visit("loss", s.loss);
@@ -175,8 +182,8 @@ nlohmann::json as_json(const RunSummary& summary);
 // Files may be anybody's: what is not as it should be counts as not told.
 RunSummary run_summary_in(const nlohmann::json& object);
 
-// What a server has sent and received, as it tells the launcher.
-nlohmann::json as_json(const RankSummary& server);
-RankSummary server_summary_in(const nlohmann::json& object, int rank);
+// What a server, or a worker of a user's own loop, tells the launcher of itself.
+nlohmann::json as_json(const RankSummary& rank);
+RankSummary rank_summary_in(const nlohmann::json& object, RankSummary::Role role, int rank);
 
 }  // namespace starling

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -29,6 +30,32 @@ void report_error(const Job& job, const std::exception& error) {
   report_event(job, {{"event", "error"},
                      {"message", error.what()},
                      {"peer_lost", dynamic_cast<const PeerLost*>(&error) != nullptr}});
+}
+
+namespace {
+
+// Of this process: whoever handles std::terminate gets no arguments.
+Job uncaught_job;
+std::terminate_handler terminate_before = nullptr;
+
+[[noreturn]] void report_and_terminate() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::exception& error) {
+    report_error(uncaught_job, error);
+  } catch (...) {
+    report_error(uncaught_job, Error("it threw something that is no std::exception"));
+  }
+  terminate_before();
+  std::abort();
+}
+
+}  // namespace
+
+void report_uncaught(const Job& job) {
+  if (job.events_fd < 0) return;  // the C++ library says it itself
+  uncaught_job = job;
+  if (terminate_before == nullptr) terminate_before = std::set_terminate(report_and_terminate);
 }
 
 }  // namespace starling

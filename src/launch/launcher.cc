@@ -32,6 +32,7 @@
 #include "job/worker_events.h"
 #include "launch/blas_kernels.h"
 #include "launch/lab.h"
+#include "launch/outlet.h"
 
 namespace starling {
 
@@ -39,6 +40,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeToNotice{1500};
 constexpr std::chrono::milliseconds kTimeToEnd{2000};
+constexpr std::chrono::milliseconds kOneAndTheSame{300};  // timeout(1) signals twice at a time
+constexpr std::chrono::seconds kTimeForAStep{10};
+constexpr std::chrono::seconds kTimeToSave{60};
 constexpr int kLabPort = 29400;  // every host of a lab has all ports for itself
 constexpr std::size_t kMaxEventBytes = 1 << 20;
 
@@ -127,15 +131,7 @@ class Launcher {
     for (int signal : kStopSignals) {
       if (!is_ignored(signal)) signals_.add(signal);
     }
-    signals_.async_wait([this](const asio::error_code& error, int) {
-      if (error) return;
-      result_.interrupted = true;
-      stop();
-      // Again means now.
-      signals_.async_wait([this](const asio::error_code& again, int) {
-        if (!again) signal_all(SIGKILL);
-      });
-    });
+    wait_for_signals();
     wait_for_children();
     try {
       start_workers();
@@ -144,10 +140,7 @@ class Launcher {
       signal_all(SIGKILL);
       throw;
     }
-    // Somebody outside of the workers' groups may hold a pipe open; do not wait for that.
-    bool patient = true;
-    after(kTimeToEnd, [&] { patient = false; });
-    while (open_pipes_ > 0 && patient) io_.run_one();
+    hear_the_rest();
     return conclude();
   }
 
@@ -156,6 +149,16 @@ class Launcher {
     std::string message;
     bool peer_lost;
   };
+  // What a worker prints, on its way to where we print.
+  struct Stream {
+    Stream(asio::io_context& io, int pipe, int rank, Outlet& out)
+        : from(io, pipe), lines(rank), to(out) {}
+
+    asio::posix::stream_descriptor from;
+    PrefixedLines lines;
+    Outlet& to;
+    std::array<char, 16 << 10> piece;
+  };
   struct Worker {
     int rank;
     bool serves;
@@ -163,9 +166,12 @@ class Launcher {
     std::optional<int> status;  // as waitpid tells it, once it has ended
     std::unique_ptr<asio::posix::stream_descriptor> events;
     asio::streambuf buffer{kMaxEventBytes};
-    bool joined = false;          // it is one of those who can go on without another
-    bool skip_line = false;       // the rest of a line beyond all bounds
-    bool told_to_end = false;     // by us, so that its end is not its fault
+    std::unique_ptr<Stream> out, err;
+    bool joined = false;       // it is one of those who can go on without another
+    bool skip_line = false;    // the rest of a line beyond all bounds
+    bool told_to_end = false;  // by us, so that its end is not its fault
+    bool saves = false;        // it is writing its model, which it may finish
+    bool end_told = false;
     std::optional<Report> error;  // what it said was wrong
   };
 
@@ -187,7 +193,7 @@ class Launcher {
       const bool serves = local >= plan_.workers;
       const int rank =
           serves ? all_workers + local - plan_.workers : plan_.machine * plan_.workers + local;
-      const Pipe events = make_pipe();
+      const Pipe events = make_pipe(), out = make_pipe(), err = make_pipe();
       const int listen_fd = rank == 0 && listener ? listener->native_handle() : -1;
       std::vector<std::string> environment = {
           fmt::format("{}={}", kRankVariable, rank),
@@ -219,25 +225,31 @@ class Launcher {
       if (pid < 0) throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
       if (pid == 0) {
         become_worker(serves ? plan_.server_command : plan_.command, environment, events.write_end,
-                      listen_fd, lab_ ? &lab_->lab() : nullptr, rank, launcher);
+                      out.write_end, err.write_end, listen_fd, lab_ ? &lab_->lab() : nullptr, rank,
+                      launcher);
       }
       ::setpgid(pid, pid);  // here too: whoever is first
       guardian_.begins(pid);
-      ::close(events.write_end);
+      for (const Pipe& pipe : {events, out, err}) ::close(pipe.write_end);
       auto& worker = *workers_.emplace_back(std::make_unique<Worker>());
       worker.rank = rank;
       worker.serves = serves;
       worker.pid = pid;
       worker.events = std::make_unique<asio::posix::stream_descriptor>(io_, events.read_end);
+      worker.out = std::make_unique<Stream>(io_, out.read_end, rank, out_);
+      worker.err = std::make_unique<Stream>(io_, err.read_end, rank, err_);
       ++running_;
-      ++open_pipes_;
+      open_pipes_ += 3;
       read_events(worker);
+      relay(worker, *worker.out);
+      relay(worker, *worker.err);
     }
   }
 
   [[noreturn]] static void become_worker(const std::vector<std::string>& command,
                                          const std::vector<std::string>& environment, int events_fd,
-                                         int listen_fd, const Lab* lab, int rank, pid_t launcher) {
+                                         int out, int err, int listen_fd, const Lab* lab, int rank,
+                                         pid_t launcher) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(1);  // it died before we asked to be told
@@ -248,6 +260,8 @@ class Launcher {
       if (!is_ignored(signal)) ::signal(signal, SIG_DFL);
     }
     for (int signal : {SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(err, STDERR_FILENO);
     // A socket or pipe of the launcher or of another worker must not stay open here.
     ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     for (int fd : {events_fd, listen_fd}) {
@@ -289,14 +303,60 @@ class Launcher {
                            });
   }
 
+  void relay(Worker& worker, Stream& stream) {
+    stream.from.async_read_some(
+        asio::buffer(stream.piece),
+        [this, &worker, &stream](const asio::error_code& error, std::size_t got) {
+          if (error) {  // its end
+            stream.to.put(stream.lines.rest());
+            stream.from.close();
+            --open_pipes_;
+            return tell_end(worker);
+          }
+          stream.to.put(stream.lines.take({stream.piece.data(), got}));
+          if (!stream.to.busy()) return relay(worker, stream);
+          // Whoever prints more than is read has to wait, as it would have to without us.
+          stream.to.when_idle([this, &worker, &stream] { relay(worker, stream); });
+        });
+  }
+
+  // What lies in the pipes when all have ended. Somebody outside of the workers' groups may hold one
+  // open; do not wait for that. But do wait for whoever reads what we print.
+  void hear_the_rest() {
+    const auto printing = [this] { return out_.busy() || err_.busy(); };
+    bool patient = true;
+    std::function<void()> lose_patience = [&] {
+      if (printing() && !result_.interrupted) return after(kTimeToEnd, lose_patience);
+      patient = false;
+    };
+    after(kTimeToEnd, lose_patience);
+    while (patient && (printing() || open_pipes_ > 0)) io_.run_one();
+  }
+
   void take_event(Worker& worker, const std::string& line) {
     // The program may be anybody's, so its lines may be anything.
     const auto event = nlohmann::json::parse(line, nullptr, false);
     const bool has_kind = event.is_object() && event.contains("event");
     if (has_kind && event["event"] == "joined") worker.joined = true;
+    if (has_kind && event["event"] == "saving") worker.saves = true;
     if (!has_kind || event["event"] != "error") return on_event_(worker.rank, line);
     if (worker.error || !event.contains("message") || !event["message"].is_string()) return;
-    worker.error = {event["message"], event.contains("peer_lost") && event["peer_lost"] == true};
+    // Some, libtorch's among them, tell where they come from in many lines.
+    const std::string message = event["message"];
+    worker.error = {message.substr(0, message.find('\n')),
+                    event.contains("peer_lost") && event["peer_lost"] == true};
+  }
+
+  void wait_for_signals() {
+    signals_.async_wait([this](const asio::error_code& error, int signal) {
+      if (error) return;
+      if (!result_.interrupted) {
+        interrupt(signal);
+      } else if (std::chrono::steady_clock::now() - interrupted_at_ > kOneAndTheSame) {
+        signal_all(SIGKILL);  // again means now
+      }
+      wait_for_signals();
+    });
   }
 
   void wait_for_children() {
@@ -327,6 +387,7 @@ class Launcher {
     ended_.push_back(&worker);
     --running_;
     tell_end(worker);
+    if (&worker == asked_first_) stop();
     if (status == 0 || result_.interrupted) return;
     if (first_to_fail_ == nullptr) {
       first_to_fail_ = &worker;
@@ -335,9 +396,10 @@ class Launcher {
   }
 
   // Once it has ended and all that it had to say of that has been read.
-  void tell_end(const Worker& worker) {
-    if (!worker.status || worker.events->is_open()) return;
-    if (!on_end_) return;
+  void tell_end(Worker& worker) {
+    if (!on_end_ || !worker.status || worker.end_told) return;
+    if (worker.events->is_open() || worker.err->from.is_open()) return;
+    worker.end_told = true;
     const bool well = *worker.status == 0 || worker.told_to_end;
     on_end_(worker.rank, well ? "" : describe(worker));
   }
@@ -349,9 +411,35 @@ class Launcher {
            });
   }
 
+  // Workers that exchange need each other to come to the end of a step, where a model is whole. So
+  // one is asked first, and the others when it has left its model and is gone, or does not hear.
+  void interrupt(int signal) {
+    interrupted_at_ = std::chrono::steady_clock::now();
+    result_.interrupted = true;
+    result_.exit_code = 128 + signal;  // as a shell tells it
+    result_.error =
+        fmt::format("interrupted by {}",
+                    signal == SIGINT ? "Ctrl-C" : fmt::format("SIG{}", ::sigabbrev_np(signal)));
+    const auto lowest =
+        std::ranges::find_if(workers_, [](const auto& each) { return !each->status; });
+    if (lowest == workers_.end()) return;
+    if (!(*lowest)->joined) return stop();  // it has nothing to end
+    asked_first_ = lowest->get();
+    signal_to(*asked_first_, SIGTERM);
+    after(kTimeForAStep, [this] {
+      if (!asked_first_->saves) stop();
+    });
+    after(kTimeForAStep + kTimeToSave, [this] { stop(); });
+  }
+
   void stop() {
     signal_all(SIGTERM);
-    after(kTimeToEnd, [this] { signal_all(SIGKILL); });
+    after(kTimeToEnd, [this] {
+      for (const auto& worker : workers_) {
+        if (!worker->saves) signal_to(*worker, SIGKILL);
+      }
+    });
+    after(kTimeToSave, [this] { signal_all(SIGKILL); });
   }
 
   template <class Action>
@@ -363,11 +451,12 @@ class Launcher {
   }
 
   void signal_all(int signal) {
-    for (const auto& worker : workers_) {
-      if (worker->status) continue;
-      worker->told_to_end = true;
-      ::kill(-worker->pid, signal);
-    }
+    for (const auto& worker : workers_) signal_to(*worker, signal);
+  }
+  static void signal_to(Worker& worker, int signal) {
+    if (worker.status) return;
+    worker.told_to_end = true;
+    ::kill(-worker.pid, signal);
   }
 
   static std::string describe(const Worker& worker) {
@@ -377,17 +466,14 @@ class Launcher {
       return fmt::format("rank {} was killed by signal {} ({})", worker.rank, WTERMSIG(status),
                          ::strsignal(WTERMSIG(status)));
     }
-    return fmt::format("rank {} exited with status {}", worker.rank, WEXITSTATUS(status));
+    const std::string& said = worker.err->lines.last();
+    return fmt::format("rank {} exited with status {}{}", worker.rank, WEXITSTATUS(status),
+                       said.empty() ? "" : fmt::format(", and said: {}", said));
   }
 
   // Whose fault it was: the first to end in trouble of its own, rather than one that lost another.
   LaunchResult conclude() {
-    if (result_.interrupted) {
-      result_.exit_code = 130;
-      result_.error = "interrupted";
-      return result_;
-    }
-    if (first_to_fail_ == nullptr) return result_;
+    if (result_.interrupted || first_to_fail_ == nullptr) return result_;
     const bool some_ended_well = std::ranges::any_of(
         workers_, [](const auto& worker) { return !worker->serves && *worker->status == 0; });
     if (plan_.survives_losses && some_ended_well) {
@@ -425,11 +511,14 @@ class Launcher {
   asio::io_context io_{1};
   asio::signal_set signals_{io_};
   asio::signal_set children_{io_, SIGCHLD};
+  Outlet out_{io_, STDOUT_FILENO}, err_{io_, STDERR_FILENO};
   std::vector<std::unique_ptr<Worker>> workers_;
   int running_ = 0;
   int open_pipes_ = 0;
   std::vector<const Worker*> ended_;  // in that order
   Worker* first_to_fail_ = nullptr;
+  Worker* asked_first_ = nullptr;  // to stop
+  std::chrono::steady_clock::time_point interrupted_at_;
   LaunchResult result_;
 };
 

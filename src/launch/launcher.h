@@ -4,9 +4,12 @@
 // - Each worker leads a process group of its own, so that its children end with it.
 // - It gets none of the launcher's open files but its pipe for events and, as rank 0, the socket that
 //   listens.
+// - What it prints comes out of ours, line by line behind its rank: "[2] ...".
 // - If one fails, the others get a moment to notice by themselves, then SIGTERM, then SIGKILL.
 //   Workers that can do without one another (survives_losses) go on: then the job has failed only
 //   if no worker ends well.
+// - On Ctrl-C or SIGTERM the lowest rank gets SIGTERM, and the others when it has ended: so it can end
+//   its step, and save its model. A second one ends all at once.
 // - If the launcher itself dies, however suddenly, the kernel kills its workers (PR_SET_PDEATHSIG),
 //   and a guardian process that sees the launcher's end of a pipe close kills what is left of their
 //   groups.
@@ -47,7 +50,7 @@ struct LaunchPlan {
 };
 
 struct LaunchResult {
-  int exit_code = 0;
+  int exit_code = 0;         // 128 and the signal's number if it was interrupted, as shells have it
   std::string error;         // one line: whose fault, and what it was; empty if all went well
   bool interrupted = false;  // by Ctrl-C or SIGTERM
   std::vector<std::string> losses;  // whom the job survived, one line each

@@ -20,6 +20,7 @@ void report_served(const Job& job, const Ledger& ledger, const Server& server,
   const ByteCount sent = ledger.total(Direction::sent);
   const ByteCount received = ledger.total(Direction::received);
   RankSummary summary;
+  summary.role = RankSummary::Role::server;
   summary.payload_bytes_sent = sent.payload;
   summary.wire_bytes_sent = sent.wire;
   summary.payload_bytes_received = received.payload;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -25,22 +26,28 @@ std::string token_for(const LiveAddress& address) {
 
 }  // namespace
 
-LiveView::LiveView(const TrainingPlan& plan, const std::filesystem::path& folder, RunBar& bar) {
+LiveView::LiveView(const TrainingPlan& plan, bool own_program, RunBar& bar) {
   if (!plan.live) return;
   const Settings& settings = plan.settings;
   const bool is_named = plan.label != name_of(settings.strategy);
-  run_.emplace(LiveRun::About{.name = folder.filename(),
+  nlohmann::json shown = {{"system", is_named ? plan.label : ""},
+                          {"strategy", name_of(settings.strategy)},
+                          {"workers", settings.workers},
+                          {"servers", plan.launch.servers}};
+  if (own_program) {  // what it trains on what is its own affair
+    shown["program"] = std::filesystem::path(plan.launch.command[0]).filename().string();
+  } else {
+    shown.update({{"model", settings.train.model},
+                  {"data", name_of(settings.train.data)},
+                  {"epochs", settings.train.epochs},
+                  {"batch", settings.train.batch},
+                  {"lr", settings.optimizer.lr}});
+  }
+  run_.emplace(LiveRun::About{.name = plan.run_folder.empty() ? plan.label
+                                                              : plan.run_folder.filename().string(),
                               .workers = settings.workers,
                               .servers = plan.launch.servers,
-                              .settings = {{"system", is_named ? plan.label : ""},
-                                           {"strategy", name_of(settings.strategy)},
-                                           {"workers", settings.workers},
-                                           {"servers", plan.launch.servers},
-                                           {"model", settings.train.model},
-                                           {"data", name_of(settings.train.data)},
-                                           {"epochs", settings.train.epochs},
-                                           {"batch", settings.train.batch},
-                                           {"lr", settings.optimizer.lr}}},
+                              .settings = shown},
                [begin = std::chrono::steady_clock::now()] {
                  const auto now = std::chrono::steady_clock::now();
                  return std::chrono::duration<double>(now - begin).count();

@@ -1,7 +1,6 @@
 // Where a run can be watched as it goes, if anybody asked for that.
 #pragma once
 
-#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -16,7 +15,7 @@ namespace starling {
 class LiveView {
  public:
   // Says where, above the bar.
-  LiveView(const TrainingPlan& plan, const std::filesystem::path& folder, RunBar& bar);
+  LiveView(const TrainingPlan& plan, bool own_program, RunBar& bar);
 
   void take(int rank, const nlohmann::json& event) {
     if (run_) run_->take(rank, event);

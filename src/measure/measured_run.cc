@@ -40,7 +40,9 @@ std::optional<RunSummary> finished(const std::filesystem::path& folder, const Se
     throw Error(fmt::format("{} was measured with other links", folder.string()),
                 "choose another --folder, or remove that one");
   }
-  return run_summary_in(result);
+  const RunSummary before_now = run_summary_in(result);
+  if (before_now.ended) return std::nullopt;
+  return before_now;
 }
 
 // As a run of ours leaves it, so that reports show both.

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "base/error.h"
 #include "base/units.h"
 #include "job/timeline_file.h"
@@ -13,8 +11,8 @@
 #include "launch/programs.h"
 #include "measure/live_view.h"
 #include "measure/run_bar.h"
+#include "measure/run_tally.h"
 #include "report/run_folder.h"
-#include "strategy/mix_plan.h"
 
 namespace starling {
 
@@ -46,67 +44,137 @@ void write_timeline(RunFolder& folder, RunBar& bar) {
   }
 }
 
+enum class Of { trainer, program };
+
+// The workers of a plan, watched to their end.
+class Watch {
+ public:
+  Watch(TrainingPlan plan, Of whose)
+      : plan_(prepared(std::move(plan))),
+        whose_(whose),
+        bar_(plan_.label, plan_.grid),
+        tally_(plan_.settings) {
+    if (!plan_.run_folder.empty()) folder_.emplace(plan_.run_folder, plan_.settings);
+    live_.emplace(plan_, whose == Of::program, bar_);
+  }
+
+  ProgramRun run() {
+    const LaunchResult outcome = launch(
+        plan_.launch, [&](int rank, std::string_view line) { take(rank, line); },
+        [&](int rank, const std::string& reason) { take_end(rank, reason); });
+    live_->finish(outcome.interrupted ? "" : outcome.error);
+    if (plan_.timeline) write_timeline(*folder_, bar_);
+    RunSummary summary = sum_up(outcome);
+    live_->sum_up(summary);
+    if (folder_) keep(summary, outcome);
+    return {summary, outcome};
+  }
+
+ private:
+  static TrainingPlan prepared(TrainingPlan plan) {
+    plan.launch.workers = plan.settings.workers / plan.launch.machines;
+    plan.launch.settings = write_settings(settings_for_workers(plan));
+    if (plan.timeline) plan.launch.timeline_folder = plan.run_folder;
+    add_servers(plan.settings, plan.launch);
+    return plan;
+  }
+
+  void take(int rank, std::string_view line) {
+    const json event = json::parse(line, nullptr, false);
+    const auto kind = event.is_object() ? event.find("event") : event.end();
+    if (kind == event.end() || !kind->is_string()) return;  // the program may be anybody's
+    live_->take(rank, event);
+    tally_.take(rank, event);
+    if (folder_) record(rank, event);
+    if (whose_ == Of::trainer) bar_.take(event);  // nobody knows how far another's program is
+  }
+  void record(int rank, const json& event) {
+    const bool was_complete = folder_->missing().empty();
+    folder_->record(rank, event);
+    if (was_complete && !folder_->missing().empty()) {
+      bar_.say(fmt::format("note: {}; the training goes on", folder_->missing()));
+    }
+  }
+  void take_end(int rank, const std::string& reason) {
+    live_->take_end(rank, reason);
+    if (!reason.empty() && plan_.launch.survives_losses) bar_.say("note: " + reason);
+  }
+
+  // Once there is a result, the model is saved, and whoever is lost afterwards takes nothing away.
+  bool came_to_its_end(const LaunchResult& outcome) const {
+    return !outcome.interrupted && (outcome.exit_code == 0 || tally_.has_result());
+  }
+
+  RunSummary sum_up(const LaunchResult& outcome) {
+    RunSummary summary = tally_.summary();
+    summary.lost = outcome.losses;
+    if (!came_to_its_end(outcome)) {
+      summary.ended = outcome.interrupted ? "interrupted" : "failed";
+      summary.reason = outcome.error;
+      summary.accuracy.reset();  // there is no final model
+      summary.loss.reset();
+    } else if (outcome.exit_code != 0) {
+      summary.lost->push_back(outcome.error);
+    }
+    if (whose_ == Of::program) {
+      summary.program = plan_.launch.command[0];
+    } else {
+      summary.model = plan_.settings.train.model;
+      summary.data = name_of(plan_.settings.train.data);
+    }
+    if (folder_) summary.run = folder_->path().string();
+    summary.blas_kernels = blas_kernels().name;
+    if (!plan_.launch.lab.empty()) summary.lab = plan_.launch.lab;
+    return summary;
+  }
+
+  void keep(const RunSummary& summary, const LaunchResult& outcome) {
+    if (came_to_its_end(outcome)) {
+      // The trainer's summary is where rank 0 is.
+      if (whose_ == Of::program || tally_.has_result()) folder_->finish(summary);
+      return;
+    }
+    if (!folder_->used()) return;  // nothing has happened
+    if (const auto& stop = tally_.stop()) {
+      bar_.say(stop->error.empty() ? fmt::format("note: rank {}'s model is in {}", stop->rank,
+                                                 (folder_->path() / "model.safetensors").string())
+                                   : fmt::format("note: there is no model: {}", stop->error));
+    }
+    try {
+      folder_->finish(summary);
+    } catch (const Error& error) {  // no reason to say less of what went wrong
+      bar_.say(fmt::format("note: {}", error.what()));
+    }
+  }
+
+  TrainingPlan plan_;
+  Of whose_;
+  RunBar bar_;
+  RunTally tally_;
+  std::optional<RunFolder> folder_;
+  std::optional<LiveView> live_;
+};
+
 }  // namespace
 
-RunSummary run_training(TrainingPlan plan) {
-  RunFolder folder(plan.run_folder, plan.settings);
-  plan.launch.command = {sibling_program("starling-trainer"), folder.path()};
-  plan.launch.workers = plan.settings.workers / plan.launch.machines;
-  plan.launch.settings = write_settings(settings_for_workers(plan));
-  if (plan.timeline) plan.launch.timeline_folder = folder.path();
-  add_servers(plan.settings, plan.launch);
+ProgramRun run_program(TrainingPlan plan) { return Watch(std::move(plan), Of::program).run(); }
 
-  RunBar bar(plan.label, plan.grid);
-  LiveView live(plan, folder.path(), bar);
-  std::optional<RunSummary> result;
-  std::map<int, RankSummary> served;  // by rank
-  const auto take_event = [&](int rank, std::string_view line) {
-    const json event = json::parse(line, nullptr, false);
-    if (!event.is_object()) return;
-    live.take(rank, event);
-    const std::string kind = event.value("event", "");
-    if (kind == "result" && !result) result = run_summary_in(event);
-    if (kind == "served") served[rank] = server_summary_in(event, rank);
-    const bool was_complete = folder.missing().empty();
-    folder.record(rank, event);
-    if (was_complete && !folder.missing().empty()) {
-      bar.say(fmt::format("note: {}; the training goes on", folder.missing()));
-    }
-    bar.take(event);
-  };
-  const auto take_end = [&](int rank, const std::string& reason) {
-    live.take_end(rank, reason);
-    if (!reason.empty() && plan.launch.survives_losses) bar.say("note: " + reason);
-  };
-  const LaunchResult outcome = launch(plan.launch, take_event, take_end);
-  live.finish(outcome.interrupted ? "" : outcome.error);
-  if (plan.timeline) write_timeline(folder, bar);
+RunSummary run_training(TrainingPlan plan) {
+  plan.launch.command = {sibling_program("starling-trainer"), plan.run_folder};
+  const int machine = plan.launch.machine;
+  const auto [summary, outcome] = Watch(std::move(plan), Of::trainer).run();
   if (outcome.interrupted) {
-    bar.say("error: " + outcome.error);
+    fmt::print(stderr, "error: {}\n", describe_end(summary));
     throw Interrupted(outcome);
   }
-  // Once there is a result, the model is saved, and whoever is lost afterwards takes nothing away.
-  if (outcome.exit_code != 0 && !result) throw Error(outcome.error);
-  if (!result) {
-    if (plan.launch.machine == 0) throw Error("the workers ended without a result");
-    RunSummary elsewhere;  // where rank 0 is
-    elsewhere.run = folder.path().string();
-    return elsewhere;
-  }
-  for (const auto& [rank, server] : served) result->ranks.push_back(server);
-  result->lost = outcome.losses;
-  if (outcome.exit_code != 0) result->lost->push_back(outcome.error);
-  result->run = folder.path().string();
-  result->blas_kernels = blas_kernels().name;
-  if (!plan.launch.lab.empty()) result->lab = plan.launch.lab;
-  if (is_mix(plan.settings)) {
-    result->schedule = name_of(plan.settings.schedule.kind);
-    result->graph = name_of(graph_kind(plan.settings));
-    result->spectral_gap = graph_gap(plan.settings);
-  }
-  live.sum_up(*result);
-  folder.finish(*result);
-  return *result;
+  if (summary.ended) throw Error(describe_end(summary));
+  if (!summary.accuracy && machine == 0) throw Error("the workers ended without a result");
+  return summary;
+}
+
+std::string describe_end(const RunSummary& summary) {
+  return fmt::format("{}{}", summary.reason.value_or(""),
+                     summary.steps ? fmt::format("; it had come to step {}", *summary.steps) : "");
 }
 
 }  // namespace starling

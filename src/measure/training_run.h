@@ -1,5 +1,5 @@
-// One training from start to finish: launches the workers, shows their progress, fills the run
-// folder.
+// One training from start to finish: launches the workers, of the built-in trainer or of a program of
+// the user's own, shows their progress, fills the run folder.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,8 @@ namespace starling {
 
 struct TrainingPlan {
   Settings settings;
-  std::filesystem::path run_folder;
+  std::filesystem::path
+      run_folder;  // empty: none, which only a program of one's own can do without
   std::string label = "training";
   LaunchPlan launch = {};  // machines, rendezvous, secret, timeout, lab; the rest is filled in
   std::optional<LiveAddress> live = {};  // where to show it as it goes
@@ -26,7 +27,19 @@ struct TrainingPlan {
 };
 
 // Returns the summary; throws Error with the culprit's reason if the run fails, and Interrupted, once
-// that has been said, on Ctrl-C.
+// that has been said, on Ctrl-C. Both leave a summary that says so, and the last model.
 RunSummary run_training(TrainingPlan plan);
+
+struct ProgramRun {
+  RunSummary summary;
+  LaunchResult outcome;
+};
+
+// How a run ended that did not come to its end, in one line.
+std::string describe_end(const RunSummary& summary);
+
+// Runs the program that plan.launch.command names, its workers counted by the settings. The summary
+// has what those on this machine have told, whether they came to their end or not.
+ProgramRun run_program(TrainingPlan plan);
 
 }  // namespace starling

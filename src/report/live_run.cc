@@ -147,9 +147,10 @@ std::string LiveRun::state() const {
   }
   progress["accuracy"] = accuracy_;
   const double step = number_in(progress_, "step");
-  progress["seconds_left"] =
-      step > 0 ? json(number_in(progress_, "time") / step * (number_in(progress_, "steps") - step))
-               : json();
+  const double steps = number_in(progress_, "steps", -1);  // an own loop does not tell
+  progress["seconds_left"] = step > 0 && steps >= step
+                                 ? json(number_in(progress_, "time") / step * (steps - step))
+                                 : json();
 
   json edges = json::array();
   for (const auto& [ends, edge] : edges_) {

@@ -19,6 +19,12 @@ namespace {
 
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kNetwork = "network.jsonl";
+constexpr const char* kSummary = "summary.json";
+
+bool holds_finished_run(const std::filesystem::path& folder) {
+  std::ifstream summary(folder / kSummary);
+  return summary && !run_summary_in(nlohmann::json::parse(summary, nullptr, false)).ended;
+}
 
 // A run that was cut off may be written over; anybody else's files may not.
 bool holds_something_else(const std::filesystem::path& folder) {
@@ -33,7 +39,7 @@ bool holds_something_else(const std::filesystem::path& folder) {
 
 RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
     : path_(std::move(path)) {
-  if (std::filesystem::exists(path_ / "summary.json")) {
+  if (holds_finished_run(path_)) {
     throw Error(fmt::format("{} holds a finished run", path_.string()),
                 "choose another folder with --run");
   }
@@ -56,7 +62,9 @@ RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
     }
   }
   write_whole_file(path_ / "settings.toml", write_settings(settings));
-  TensorBoardLog::remove_from(path_);  // those of a run that was cut off here before
+  // Those of a run that was cut off here before.
+  for (const char* name : {kSummary, "model.safetensors"}) std::filesystem::remove(path_ / name);
+  TensorBoardLog::remove_from(path_);
   tensorboard_.emplace(path_);
 }
 
@@ -118,8 +126,7 @@ void RunFolder::finish(const RunSummary& summary) {
     }
     write_whole_file(path_ / "staleness.csv", histogram);
   }
-  // Its presence says that the run is complete.
-  write_whole_file(path_ / "summary.json", as_json(summary).dump(2) + "\n");
+  write_whole_file(path_ / kSummary, as_json(summary).dump(2) + "\n");
   if (!missing_.empty()) throw Error(missing_, "the model and summary.json are");
 }
 

@@ -7,7 +7,7 @@
 //   events.out.tfevents.*  the metrics once more, for TensorBoard
 //   timeline.json      with --timeline: what each worker did when, for Perfetto
 //   staleness.csv      how many gradients (with servers) or models (mixing weights) were how stale
-//   summary.json       the result in one object
+//   summary.json       the result in one object, also of a run that was interrupted or failed
 #pragma once
 
 #include <filesystem>
@@ -38,6 +38,8 @@ class RunFolder {
   // missing.
   void finish(const RunSummary& summary);
 
+  // Whether anything has happened.
+  bool used() const { return used_; }
   // Remembers the first thing that is not as complete as it should be.
   void miss(const std::string& what);
   const std::string& missing() const { return missing_; }

@@ -56,7 +56,7 @@ class MixStrategy : public Strategy {
     mixing_->set_clock(steps_);
     mixing_->attend(replica.weights);
     if (progress_) progress_->did(steps_ * batches_per_step());
-    if (schedule_.due()) co_await round(replica.weights);
+    if (schedule_.due()) co_await round(replica);
     if (is_bounded()) co_await until_others_are_near();
   }
 
@@ -106,19 +106,40 @@ class MixStrategy : public Strategy {
     return std::max<std::uint64_t>(1, stride);
   }
 
-  Task<> round(std::span<float> weights) {
+  Task<> round(Replica replica) {
+    const std::span<float> weights = replica.weights;
     const Time begin = group_.loop().now();
     if (settings_.schedule.overlap) {
       if (under_way_) co_await end_round(weights);
       before_.assign(weights.begin(), weights.end());
       mixed_ = before_;
       under_way_.emplace(mixing_->mix(mixed_, round_++));
+    } else if (in_step_ && group_.size() > 1) {
+      co_await whole_or_not_at_all(replica);
+      mixing_->joined(weights);
     } else {
       co_await mixing_->mix(weights, round_++);
       mixing_->joined(weights);
     }
     if (schedule_.adapts()) co_await adapt(begin);
     mixed_at_ = group_.loop().now();
+  }
+
+  // A round that is cut short would leave a sum of some workers' models, or half a mean, and the
+  // worker's model may be the last that there is. It is kept where the gradients were, which have
+  // done their work.
+  Task<> whole_or_not_at_all(Replica replica) {
+    const std::span<float> parameters = replica.weights.first(replica.gradients.size());
+    const std::span<float> buffers = replica.weights.subspan(replica.gradients.size());
+    std::ranges::copy(parameters, replica.gradients.begin());
+    before_.assign(buffers.begin(), buffers.end());
+    try {
+      co_await mixing_->mix(replica.weights, round_++);
+    } catch (...) {
+      std::ranges::copy(replica.gradients, parameters.begin());
+      std::ranges::copy(before_, buffers.begin());
+      throw;
+    }
   }
 
   Task<> end_round(std::span<float> weights) {

@@ -21,7 +21,11 @@ constexpr StrategyRow mixing(StrategyKind kind, std::optional<GraphSettings::Kin
           .make = make_mix,
           .check = check_mix,
           .survives_losses = [](const Settings& settings) { return !mixes_in_step(settings); },
-          .averages_gradients = never};
+          .averages_gradients = never,
+          .out_of_data =
+              [](const Settings& settings) {
+                return mixes_in_step(settings) ? OutOfData::keeps_mixing : OutOfData::leaves;
+              }};
 }
 
 // In the order of the enum.
@@ -33,7 +37,8 @@ constexpr std::array kStrategies = {
                 .make = make_allreduce,
                 .check = anything_goes,
                 .survives_losses = never,
-                .averages_gradients = always},
+                .averages_gradients = always,
+                .out_of_data = [](const Settings&) { return OutOfData::sends_zeros; }},
     StrategyRow{.kind = StrategyKind::server,
                 .reads = Part::servers,
                 .graph = {},
@@ -42,7 +47,13 @@ constexpr std::array kStrategies = {
                 .check = check_servers,
                 .survives_losses = servers_survive_losses,
                 .averages_gradients =
-                    [](const Settings& settings) { return settings.server.gate.in_step(); }},
+                    [](const Settings& settings) { return settings.server.gate.in_step(); },
+                .out_of_data =
+                    [](const Settings& settings) {
+                      const bool waited_for =
+                          settings.server.gate.in_step() || group_size(settings) > 1;
+                      return waited_for ? OutOfData::is_missed : OutOfData::leaves;
+                    }},
     StrategyRow{.kind = StrategyKind::ring_leader,
                 .reads = Part::none,
                 .graph = {},
@@ -50,7 +61,8 @@ constexpr std::array kStrategies = {
                 .make = make_ring_leader,
                 .check = anything_goes,
                 .survives_losses = always,
-                .averages_gradients = always},
+                .averages_gradients = always,
+                .out_of_data = [](const Settings&) { return OutOfData::is_missed; }},
     mixing(StrategyKind::mix, {}),
     mixing(StrategyKind::pairwise, GraphSettings::Kind::window),
     mixing(StrategyKind::exponential, GraphSettings::Kind::exponential),
@@ -62,7 +74,8 @@ constexpr std::array kStrategies = {
                 .make = make_single,
                 .check = anything_goes,
                 .survives_losses = never,
-                .averages_gradients = never},
+                .averages_gradients = never,
+                .out_of_data = [](const Settings&) { return OutOfData::leaves; }},
 };
 static_assert(is_a_registry(kStrategies, &StrategyRow::kind));
 

@@ -8,6 +8,14 @@
 
 namespace starling {
 
+// What a worker does that has run out of data while others go on.
+enum class OutOfData {
+  leaves,        // nobody waits for it
+  sends_zeros,   // gradients are averaged: it adds none, and the mean is over those who have some
+  keeps_mixing,  // its model stays as it is, and takes part in every round
+  is_missed,     // others wait for its gradient, which would change what they learn: it must not be
+};
+
 struct StrategyRow {
   StrategyKind kind;
   Part reads;  // beside what all strategies read
@@ -21,6 +29,7 @@ struct StrategyRow {
   bool (*survives_losses)(const Settings& settings);
   // Whether the mean of all gradients of a step is what the weights are updated by.
   bool (*averages_gradients)(const Settings& settings);
+  OutOfData (*out_of_data)(const Settings& settings);
 };
 
 const StrategyRow& strategy_row(StrategyKind kind);
@@ -29,6 +38,9 @@ inline bool wants_one_bucket(const Settings& settings) {
 }
 inline bool survives_losses(const Settings& settings) {
   return strategy_row(settings.strategy).survives_losses(settings);
+}
+inline OutOfData out_of_data(const Settings& settings) {
+  return strategy_row(settings.strategy).out_of_data(settings);
 }
 inline bool averages_gradients(const Settings& settings) {
   return strategy_row(settings.strategy).averages_gradients(settings);

@@ -112,6 +112,10 @@ class Strategy {
 // The channels that the training loop uses beside the strategy's, in GroupNumber::control.
 inline constexpr Channel kControlChannel{0, Purpose::control};
 inline constexpr Channel kEvaluationChannel{1, Purpose::evaluation};
+// And those of an own loop.
+inline constexpr Channel kCollectivesChannel{2, Purpose::control};
+inline constexpr Channel kHasDataChannel{3, Purpose::control, "counting who has data left"};
+inline constexpr Channel kFinishChannel{4, Purpose::control, "hearing who has finished"};
 
 // The workers are the first ranks of the Comm; behind them stand servers, if there are any.
 std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm,

@@ -1,15 +1,21 @@
 #include "train/dist.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "exchange/allreduce.h"
+#include "exchange/collectives.h"
 #include "job/worker_events.h"
+#include "math/vector_math.h"
 #include "runtime/patience.h"
 #include "runtime/race.h"
 #include "strategy/registry.h"
@@ -18,6 +24,16 @@
 namespace starling {
 
 namespace {
+
+constexpr std::uint64_t kStillAtIt = ~std::uint64_t{0};
+
+double in_seconds(Time time) { return std::chrono::duration<double>(time).count(); }
+
+// On the wire, without what was sent to evaluate.
+std::uint64_t exchanged_bytes(const Ledger& ledger) {
+  return ledger.total(Direction::sent).wire -
+         ledger.total(Direction::sent, Purpose::evaluation).wire;
+}
 
 Settings settings_from_launcher(const Job& job) {
   Settings settings;
@@ -29,6 +45,15 @@ Settings settings_from_launcher(const Job& job) {
 
 Job agreed_on(Job job, const Settings& settings) {
   job.terms = agreed_settings(settings);
+  return job;
+}
+
+// As a loop of the user's own joins.
+Job launched_job() {
+  Job job = job_from_environment();
+  report_uncaught(job);
+  // The launcher shows lines when they are complete; into a pipe they would come by the page.
+  if (job.events_fd >= 0) std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   return job;
 }
 
@@ -47,12 +72,24 @@ class BackwardHook : public torch::autograd::FunctionPostHook {
 
 }  // namespace
 
-Dist::Dist(torch::nn::Module& module)
-    : Dist(model_of(module), settings_from_launcher(job_from_environment()),
-           job_from_environment()) {}
+Dist::Dist(torch::nn::Module& module) : Dist(model_of(module), launched_job()) {}
+
+Dist::Dist(Model model, const Job& launched) try
+    : Dist(std::move(model), settings_from_launcher(launched), launched) {
+  own_loop_ = true;
+  if (size() == 1 || out_of_data(settings_) == OutOfData::leaves) return;
+  finished_after_.assign(static_cast<std::size_t>(size()), kStillAtIt);
+  somebody_finished_.emplace(loop());
+  for (int other = 0; other < size(); ++other) {
+    if (other != rank()) hearing_.emplace_back(hear_finish(other));
+  }
+} catch (const std::exception& error) {
+  if (launched.events_fd >= 0) report_error(launched, error);
+}
 
 Dist::Dist(Model model, Settings settings, Job job, Workload workload)
     : settings_(std::move(settings)),
+      kernel_(job),
       session_(agreed_on(std::move(job), settings_)),
       model_(std::move(model)) {
   const auto slow = slow_worker(settings_);
@@ -63,16 +100,101 @@ Dist::Dist(Model model, Settings settings, Job job, Workload workload)
   step_.emplace(*strategy_, model_.replica(), std::move(buckets), settings_.backward_passes,
                 Step::Driver{[this](Bucket& bucket) { collect(bucket); },
                              [this](const char* what, Task<> task) {
-                               return within_timeout(what, std::move(task));
+                               if (!somebody_finished_)
+                                 return within_timeout(what, std::move(task));
+                               return within_timeout(what, unless_finished_before(std::move(task)));
                              }});
   watch_backward();
   run("agreeing on the first weights", strategy_->start(model_.replica()));
   // Others may go on without us; they must not wait for us if we end before our time.
   comm().owe_a_finish(survives_losses(settings_));
   report_event(this->job(), {{"event", "joined"}});
+  traffic_.emplace(report_traffic(this->job(), comm()));
+  started_ = loop().now();
+  sent_at_start_ = exchanged_bytes(comm().ledger());
 }
 
-Dist::~Dist() { *self_ = nullptr; }
+Dist::~Dist() {
+  *self_ = nullptr;
+  if (!own_loop_ || finished_) return;
+  if (std::uncaught_exceptions() == 0) tell_finish();
+  report_worked();
+}
+
+RankSummary Dist::summary() {
+  const ByteCount sent = comm().ledger().total(Direction::sent);
+  const ByteCount received = comm().ledger().total(Direction::received);
+  RankSummary summary;
+  summary.rank = rank();
+  summary.steps = steps_;
+  summary.waited_seconds = in_seconds(exchanging_);
+  summary.network_seconds = in_seconds(moving_bytes_);
+  summary.payload_bytes_sent = sent.payload;
+  summary.wire_bytes_sent = sent.wire;
+  summary.payload_bytes_received = received.payload;
+  summary.wire_bytes_received = received.wire;
+  summary.training_bytes_sent =
+      training_bytes_.value_or(exchanged_bytes(comm().ledger()) - sent_at_start_);
+  if (const auto kernel = kernel_.so_far()) {
+    summary.kernel_bytes_sent = kernel->sent_bytes;
+    summary.kernel_bytes_received = kernel->received_bytes;
+  }
+  return summary;
+}
+
+namespace {
+
+nlohmann::json progress_event(const char* kind, std::uint64_t step, Time time) {
+  return {{"event", kind},
+          {"step", step},
+          {"time", in_seconds(time)},
+          {"training_time", in_seconds(time)}};
+}
+
+}  // namespace
+
+void Dist::report(const Metrics& metrics) {
+  if (!leads()) return;
+  nlohmann::json event =
+      progress_event(metrics.accuracy ? "evaluation" : "progress", steps_, loop().now() - started_);
+  const auto tell = [&](const char* name, const std::optional<double>& value) {
+    if (value) event[name] = *value;
+  };
+  tell("loss", metrics.loss);
+  tell("test_loss", metrics.test_loss);
+  tell("accuracy", metrics.accuracy);
+  tell("epoch", metrics.epoch);
+  report_event(job(), event);
+}
+
+// That it goes on, for whoever watches.
+void Dist::report_progress() {
+  const Time now = loop().now();
+  if (!own_loop_ || now - reported_ < std::chrono::milliseconds(250) || !leads()) return;
+  reported_ = now;
+  nlohmann::json event = progress_event("progress", steps_, now - started_);
+  event["payload_bytes_sent"] = comm().ledger().total(Direction::sent).payload;
+  report_event(job(), event);
+}
+
+void Dist::report_worked() {
+  nlohmann::json event = as_json(summary());
+  event.update(progress_event("worked", steps_, loop().now() - started_));
+  report_event(job(), event);
+}
+
+template <class Action>
+auto Dist::telling(const Action& action) {
+  try {
+    return action();
+  } catch (const std::exception& error) {
+    if (own_loop_ && job().events_fd >= 0) {
+      report_worked();
+      report_error(job(), error);
+    }
+    throw;
+  }
+}
 
 bool Dist::leads() {
   comm().check_not_cut_off();
@@ -133,31 +255,175 @@ void Dist::slow_down() {
 }
 
 bool Dist::step(torch::optim::Optimizer& optimizer) {
+  const int with_data = uneven_ ? count_with_data(true) : size();
+  return take_step([&] {
+    average_over(with_data);
+    optimizer.step();
+  });
+}
+
+// What came of the exchange is a mean over all, of whom some had nothing to add.
+void Dist::average_over(int workers) {
+  if (workers == size() || out_of_data(settings_) != OutOfData::sends_zeros) return;
+  scale(model_.replica().gradients, static_cast<float>(size()) / static_cast<float>(workers));
+}
+
+bool Dist::take_step(const std::function<void()>& update) {
   if (step_->last_pass()) {
     comm().timeline().add(
         {Timeline::Kind::compute, "forward and backward", computing_since_, loop().now()});
     slow_down();
   }
-  const bool taken = loop().run(step_->take([&] {
-    const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
-    optimizer.step();
-  }));
+  const bool taken = telling([&] {
+    return loop().run(step_->take([&] {
+      const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
+      update();
+    }));
+  });
   if (!taken) return false;
   for (const auto& [parameter, trace] : model_.model().dense) trace->forget();
   computing_since_ = loop().now();
+  ++steps_;
+  report_progress();
   return true;
 }
 
+double Dist::mean(double value) { return mean(std::vector<double>{value})[0]; }
+
+std::vector<double> Dist::mean(std::vector<double> values) {
+  if (size() == 1) return values;
+  run("a mean of numbers", allreduce(doubling_allreduce, workers(), kCollectivesChannel,
+                                     Vector(values), Reduction::mean));
+  return values;
+}
+
+void Dist::broadcast(torch::Tensor tensor, int root) {
+  if (root < 0 || root >= size()) {
+    throw Error(fmt::format("there is no rank {} to broadcast from", root),
+                fmt::format("there are 0 to {}", size() - 1));
+  }
+  if (size() == 1) return;
+  const torch::NoGradGuard no_gradients;
+  torch::Tensor flat = tensor.contiguous();
+  const std::span<std::byte> bytes(static_cast<std::byte*>(flat.data_ptr()), flat.nbytes());
+  run("a broadcast", starling::broadcast(workers(), kCollectivesChannel, Vector(bytes), root));
+  if (!flat.is_same(tensor)) tensor.copy_(flat);
+}
+
+void Dist::barrier() {
+  if (size() > 1) run("a barrier", starling::barrier(workers(), kCollectivesChannel));
+}
+
+torch::data::samplers::DistributedRandomSampler Dist::sampler(std::size_t samples) {
+  return {samples, static_cast<std::size_t>(size()), static_cast<std::size_t>(rank())};
+}
+
+void Dist::expect_uneven_inputs() {
+  if (size() == 1) return;
+  if (out_of_data(settings_) == OutOfData::is_missed) {
+    throw Error(fmt::format("strategy {} needs every worker's gradient in every step, so that none "
+                            "may run out of data before the others",
+                            name_of(settings_.strategy)),
+                "give all the same number of batches, or use allreduce, a decentral system or "
+                "asynchronous servers");
+  }
+  if (settings_.backward_passes > 1) {
+    throw Error("uneven inputs and backward_passes do not go together",
+                "leave out --backward-passes");
+  }
+  if (steps_ > 0) throw Error("expect_uneven_inputs() comes before the first step");
+  uneven_ = out_of_data(settings_) != OutOfData::leaves;
+}
+
+void Dist::join(torch::optim::Optimizer& optimizer) {
+  if (size() == 1 || out_of_data(settings_) == OutOfData::leaves) return;
+  if (!uneven_) {
+    throw Error("join() is for workers that expect uneven inputs",
+                "call expect_uneven_inputs() before the first step, in every worker");
+  }
+  const bool updates = out_of_data(settings_) == OutOfData::sends_zeros;
+  for (int others = count_with_data(false); others > 0; others = count_with_data(false)) {
+    // The mean of the others' gradients moves this replica as it moves theirs, so that they stay
+    // the same.
+    take_step([&] {
+      if (!updates) return;
+      average_over(others);
+      optimizer.step();
+    });
+  }
+}
+
+int Dist::count_with_data(bool has_data) {
+  std::vector<double> count{has_data ? 1.0 : 0.0};
+  run("counting who has data left",
+      allreduce(doubling_allreduce, workers(), kHasDataChannel, Vector(count), Reduction::sum));
+  return static_cast<int>(count[0]);
+}
+
+Task<> Dist::hear_finish(int rank) {
+  std::uint64_t steps = 0;
+  try {
+    co_await workers().receive(rank, kFinishChannel, object_bytes(steps));
+  } catch (const PeerLost&) {  // who exchanges with it finds out
+    co_return;
+  }
+  finished_after_[static_cast<std::size_t>(rank)] = steps;
+  somebody_finished_->ring();
+}
+
+// A worker that makes more steps than another would wait for it until the deadline, and then blame
+// the network.
+Task<> Dist::unless_finished_before(Task<> task) {
+  Task<int> contest = race(std::move(task), until_someone_finished_before());
+  co_await contest;
+}
+
+Task<> Dist::until_someone_finished_before() {
+  while (true) {
+    for (std::size_t other = 0; other < finished_after_.size(); ++other) {
+      if (finished_after_[other] > steps_) continue;
+      throw Error(fmt::format("rank {} ended after {} steps, and this worker is in step {}", other,
+                              finished_after_[other], steps_ + 1),
+                  "all must make the same number, or call expect_uneven_inputs() and join()");
+    }
+    co_await somebody_finished_->rung();
+  }
+}
+
+void Dist::tell_finish() {
+  if (!somebody_finished_) return;
+  try {
+    loop().run(within(loop(), loop().now() + std::chrono::seconds(1), "parting", send_finish()));
+  } catch (const Error&) {  // who is lost needs no word, and the others will see that we are gone
+  }
+}
+
+Task<> Dist::send_finish() {
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    try {
+      co_await workers().send(other, kFinishChannel, object_bytes(steps_));
+    } catch (const PeerLost&) {
+    }
+  }
+}
+
 void Dist::finish() {
+  tell_finish();
   // Where nobody waits for anybody, others may still have much to do.
   const char* const what = "agreeing on the final model";
-  Task<> finish = strategy_->finish(model_.replica());
-  loop().run(timed(what, with_patience(comm(), job().timeout, what, std::move(finish))));
+  training_bytes_ = exchanged_bytes(comm().ledger()) - sent_at_start_;
+  telling([&] {
+    Task<> finish = strategy_->finish(model_.replica());
+    loop().run(timed(what, with_patience(comm(), job().timeout, what, std::move(finish))));
+  });
   comm().owe_a_finish(false);
+  finished_ = true;
+  if (own_loop_) report_worked();
 }
 
 void Dist::run(const char* what, Task<> task) {
-  loop().run(within_timeout(what, std::move(task)));
+  telling([&] { loop().run(within_timeout(what, std::move(task))); });
   computing_since_ = loop().now();
 }
 

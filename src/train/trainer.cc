@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.h"
 #include "job/run_summary.h"
-#include "job/traffic.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
 #include "strategy/dealer.h"
@@ -22,6 +23,7 @@
 #include "train/dist.h"
 #include "train/evaluation.h"
 #include "train/safetensors.h"
+#include "train/stop_signal.h"
 #include "train/synthetic.h"
 
 namespace starling {
@@ -79,10 +81,11 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings
                       .weight_decay(settings.optimizer.weight_decay));
 }
 
-std::uint64_t exchanged_bytes(const Ledger& ledger) {
-  return ledger.total(Direction::sent).wire -
-         ledger.total(Direction::sent, Purpose::evaluation).wire;
-}
+constexpr const char* kModelFile = "model.safetensors";
+
+struct AskedToStop : Error {
+  using Error::Error;
+};
 
 // What the lead learns of every worker at the end.
 struct WorkerResult {
@@ -101,7 +104,6 @@ class Trainer {
  public:
   Trainer(const Settings& settings, const Job& job)
       : settings_(settings),
-        kernel_(job),
         digits_(digits_for(settings)),
         train_(std::move(digits_.train)),
         test_(std::move(digits_.test)),
@@ -111,12 +113,22 @@ class Trainer {
             std::llround(settings.train.epochs * static_cast<double>(batches_.steps_per_epoch())))),
         dist_(seeded_model(settings, job), settings, job, workload(job.rank)),
         dealer_(make_dealer(settings, dist_.comm(), workload(job.rank), dist_.strategy())),
-        optimizer_(make_optimizer(settings, dist_.model().flat_parameter())),
-        traffic_(report_traffic(job, dist_.comm())) {}
+        optimizer_(make_optimizer(settings, dist_.model().flat_parameter())) {}
 
   void run(const std::filesystem::path& run_folder) {
+    const StopSignal stop;
+    try {
+      train(stop);
+      conclude(run_folder);
+    } catch (const std::exception& error) {
+      if (leaves_the_model(error)) leave_model(run_folder / kModelFile);
+      throw;
+    }
+  }
+
+ private:
+  void train(const StopSignal& stop) {
     start_ = dist_.loop().now();
-    sent_at_start_ = exchanged_bytes(dist_.comm().ledger());
     const std::optional<double> target = target_accuracy(settings_.train);
     const auto every = static_cast<std::uint64_t>(std::ceil(
         settings_.train.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
@@ -139,11 +151,39 @@ class Trainer {
       train_step(*batch);
       step_ = step + 1;
       report_progress();
+      if (stop.asked()) throw AskedToStop("the launcher asked it to stop");
     }
-    conclude(run_folder);
   }
 
- private:
+  // The launcher asks one worker, and only whoever leads speaks up when another is lost. One that
+  // fails by itself has a model as good as any, unless the others go on.
+  bool leaves_the_model(const std::exception& error) {
+    if (dynamic_cast<const AskedToStop*>(&error) != nullptr) return true;
+    if (dynamic_cast<const CutOff*>(&error) != nullptr) return false;
+    const auto* lost = dynamic_cast<const PeerLost*>(&error);
+    if (lost == nullptr && dynamic_cast<const DeadlineExceeded*>(&error) == nullptr) {
+      return !survives_losses(settings_);
+    }
+    for (int rank = 0; rank < dist_.rank(); ++rank) {
+      if (!dist_.comm().is_lost(rank) && (lost == nullptr || lost->rank() != rank)) return false;
+    }
+    return true;
+  }
+
+  // The last model of a run that does not come to its end; the first to leave one does so for all.
+  void leave_model(const std::filesystem::path& file) {
+    if (std::filesystem::exists(file)) return;
+    json event = {{"event", "stopped"}, {"step", step_}};
+    try {
+      report_event(dist_.job(), {{"event", "saving"}});
+      save_model(file, {{"unfinished",
+                         fmt::format("rank {}'s model after step {}", dist_.rank(), step_)}});
+    } catch (const std::exception& error) {
+      event["error"] = error.what();
+    }
+    report_event(dist_.job(), event);
+  }
+
   // All workers draw the same first weights, so that none need be sent, and their dropout from
   // streams of their own.
   static Model seeded_model(const Settings& settings, const Job& job) {
@@ -299,7 +339,6 @@ class Trainer {
 
   void conclude(const std::filesystem::path& run_folder) {
     if (!in_step() && !stopping_) step_ = steps_;  // the last of them were others'
-    const std::uint64_t exchanged = exchanged_bytes(dist_.comm().ledger()) - sent_at_start_;
     const Score own = aside([&] { return evaluate_own(dist_, test_); });
     const double square = finish();
     trained_ = training();
@@ -308,27 +347,16 @@ class Trainer {
       accuracy_ = final_score.accuracy;
       loss_ = final_score.loss;
     }
-    const ByteCount sent = dist_.comm().ledger().total(Direction::sent);
-    const ByteCount received = dist_.comm().ledger().total(Direction::received);
     const MixReport* mixed = dist_.strategy().mix_report();
     WorkerResult mine;
     mine.squared_distance = square;
     if (mixed != nullptr) mine.mixing = *mixed;
     RankSummary& summary = mine.summary;
-    summary.rank = dist_.rank();
+    summary = dist_.summary();
     summary.accuracy = own.accuracy;
     summary.samples = samples_;
     summary.waited_seconds = seconds(trained_->exchanging);
     summary.network_seconds = seconds(trained_->moving_bytes);
-    summary.payload_bytes_sent = sent.payload;
-    summary.wire_bytes_sent = sent.wire;
-    summary.payload_bytes_received = received.payload;
-    summary.wire_bytes_received = received.wire;
-    summary.training_bytes_sent = exchanged;
-    if (const auto kernel = kernel_.so_far()) {
-      summary.kernel_bytes_sent = kernel->sent_bytes;
-      summary.kernel_bytes_received = kernel->received_bytes;
-    }
     for (bool over = false; !over;) {
       const int before = lead();
       try {
@@ -349,7 +377,13 @@ class Trainer {
     std::ranges::copy(parameters, gradients.begin());
     const std::vector<float> buffers_before(buffers.begin(), buffers.end());
     const Time begun = dist_.loop().now();
-    dist_.finish();
+    try {
+      dist_.finish();
+    } catch (...) {  // what is there now may be a sum of some
+      std::ranges::copy(gradients, parameters.begin());
+      std::ranges::copy(buffers_before, buffers.begin());
+      throw;
+    }
     finishing_ = dist_.loop().now() - begun;
     return squared_distance(gradients, parameters) + squared_distance(buffers_before, buffers);
   }
@@ -363,7 +397,7 @@ class Trainer {
     std::vector<WorkerResult> results = {mine};
     dist_.run("collecting the results", collect(results));
     if (dist_.leads()) {
-      save_model(run_folder / "model.safetensors");
+      save_model(run_folder / kModelFile);
       report_result(results);
     }
     // Nobody hangs up while another still reads.
@@ -446,7 +480,8 @@ class Trainer {
     report_event(dist_.job(), event);
   }
 
-  void save_model(const std::filesystem::path& file) {
+  void save_model(const std::filesystem::path& file,
+                  std::map<std::string, std::string> metadata = {}) {
     std::vector<NamedTensor> tensors;
     const auto add = [&](const Model::Named& named) {
       tensors.push_back(
@@ -456,13 +491,12 @@ class Trainer {
     };
     for (const Model::Named& parameter : dist_.model().model().parameters) add(parameter);
     for (const Model::Named& buffer : dist_.model().model().buffers) add(buffer);
-    write_safetensors(
-        file, tensors,
-        {{"model", settings_.train.model}, {"strategy", std::string(name_of(settings_.strategy))}});
+    metadata["model"] = settings_.train.model;
+    metadata["strategy"] = name_of(settings_.strategy);
+    write_safetensors(file, tensors, metadata);
   }
 
   Settings settings_;
-  KernelCount kernel_;
   Digits digits_;
   Images train_;
   Images test_;
@@ -471,10 +505,8 @@ class Trainer {
   Dist dist_;
   std::unique_ptr<Dealer> dealer_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  Running traffic_;
 
   std::uint64_t step_ = 0;
-  std::uint64_t sent_at_start_ = 0;
   bool stopping_ = false;      // this worker has asked all to stop
   std::uint64_t samples_ = 0;  // that this worker has trained on
   Time start_{0}, reported_{0}, finishing_{0};

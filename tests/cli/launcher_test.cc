@@ -92,13 +92,18 @@ TEST(Launcher, TellsTheOutcomeAsJsonIfAsked) {
   Process well(launch_command(2, {"meet"}, {"--json"}));
   EXPECT_EQ(well.wait(kPatience), "exit 0") << well.story();
   const auto good = nlohmann::json::parse(lines_of(well.out()).back());
-  EXPECT_EQ(good, (nlohmann::json{{"workers", 2}, {"exit_code", 0}, {"error", ""}}));
+  EXPECT_EQ(good["workers"], 2);
+  EXPECT_EQ(good["exit_code"], 0);
+  EXPECT_EQ(good["error"], "");
+  EXPECT_EQ(good["program"], STARLING_FLOCK_WORKER);
+  EXPECT_FALSE(good.contains("ended"));
 
   Process ill(launch_command(2, {"meet+ring", "1:meet+exit"}, {"--json"}));
   EXPECT_NE(ill.wait(kPatience), "exit 0") << ill.story();
   const auto bad = nlohmann::json::parse(lines_of(ill.out()).back());
   EXPECT_EQ("exit " + bad["exit_code"].dump(), ill.wait(0ms));
   EXPECT_TRUE(contains(bad["error"], "rank 1 exited with status 3"));
+  EXPECT_EQ(bad["ended"], "failed");
 }
 
 TEST(Launcher, HandsTheSettingsToTheWorkers) {
@@ -166,9 +171,53 @@ TEST(Launcher, SharesTheCoresOutUnlessSomebodyElseHas) {
     return lines_of(process.out());
   };
   const auto cores = std::to_string(std::thread::hardware_concurrency());
-  EXPECT_EQ(threads("--unset=OMP_NUM_THREADS", "1"), Words{cores + " threads"});
-  EXPECT_EQ(threads("--unset=OMP_NUM_THREADS", "100"), Words(100, "1 threads"));
-  EXPECT_EQ(threads("OMP_NUM_THREADS=7", "2"), Words(2, "7 threads"));
+  EXPECT_EQ(threads("--unset=OMP_NUM_THREADS", "1"), Words{"[0] " + cores + " threads"});
+  const Words many = threads("--unset=OMP_NUM_THREADS", "100");
+  EXPECT_EQ(many.size(), 100u);
+  for (const std::string& line : many) EXPECT_TRUE(line.ends_with("] 1 threads")) << line;
+  const Words two = threads("OMP_NUM_THREADS=7", "2");
+  EXPECT_EQ(std::set(two.begin(), two.end()),
+            (std::set<std::string>{"[0] 7 threads", "[1] 7 threads"}));
+}
+
+TEST(Launcher, PutsTheRankBeforeEveryLine) {
+  const auto printed = [](const std::string& script) {
+    Process process({STARLING_PROGRAM, "launch", "-n", "2", "--", "/bin/sh", "-c", script});
+    EXPECT_EQ(process.wait(kPatience), "exit 0") << process.story();
+    return std::pair(process.out(), process.err());
+  };
+  EXPECT_EQ(printed("[ $STARLING_RANK = 1 ] && printf 'a\n\nb' && echo c >&2; true"),
+            std::pair(std::string("[1] a\n[1] \n[1] b\n"), std::string("[1] c\n")));
+  // A line that comes in two pieces is one; none is torn apart by another worker's.
+  const auto [out, err] =
+      printed("for i in 1 2 3 4 5 6 7 8 9; do printf half; sleep 0.01; echo -line; done");
+  EXPECT_EQ(count(out, "[0] half-line\n"), 9u) << out;
+  EXPECT_EQ(count(out, "[1] half-line\n"), 9u) << out;
+  EXPECT_EQ(out.size(), 18 * std::string("[0] half-line\n").size());
+}
+
+TEST(Launcher, PrintsAllOfMuchThatIsReadLate) {
+  Process process(
+      {"/bin/sh", "-c", "'" STARLING_PROGRAM "' launch -n 2 -- seq 100000 | (sleep 4; wc -l)"});
+  EXPECT_EQ(process.wait(kPatience), "exit 0") << process.story();
+  EXPECT_EQ(process.out(), "200000\n");
+}
+
+TEST(Launcher, EndsOnCtrlCThoughNobodyReadsWhatItPrints) {
+  Process process({"/bin/sh", "-c",
+                   "trap '' INT; (trap - INT; exec '" STARLING_PROGRAM
+                   "' launch -n 2 -- yes) | (sleep 5; wc -l > /dev/null)"});
+  std::this_thread::sleep_for(1s);
+  process.signal_group(SIGINT);
+  EXPECT_NE(process.wait(kGone), "running") << process.story();
+  EXPECT_TRUE(gone(process));
+}
+
+TEST(Launcher, TellsTheLastLineOfAWorkerThatExits) {
+  Process process({STARLING_PROGRAM, "launch", "-n", "2", "--", "/bin/sh", "-c",
+                   "[ $STARLING_RANK = 0 ] && exit 0; echo the disk is full >&2; exit 4"});
+  EXPECT_EQ(process.wait(kPatience), "exit 1") << process.story();
+  EXPECT_EQ(verdict(process), "error: rank 1 exited with status 4, and said: the disk is full");
 }
 
 TEST(Launcher, LeavesItsInputToItself) {
@@ -287,7 +336,7 @@ TEST(Launcher, EndsAllOnCtrlC) {
   ASSERT_TRUE(all_say(process, "is exchanging", 4));
   process.signal_group(SIGINT);
   EXPECT_EQ(process.wait(kGone), "exit 130") << process.story();
-  EXPECT_EQ(verdict(process), "error: interrupted");
+  EXPECT_EQ(verdict(process), "error: interrupted by Ctrl-C");
   EXPECT_TRUE(gone(process));
 }
 
@@ -296,7 +345,7 @@ TEST(Launcher, EndsAllOnSigtermAndHangup) {
     Process process(launch_command(2, {"child+ring"}));
     ASSERT_TRUE(all_say(process, "is exchanging", 2));
     process.signal(signal);
-    EXPECT_EQ(process.wait(kGone), "exit 130") << process.story();
+    EXPECT_EQ(process.wait(kGone), "exit " + std::to_string(128 + signal)) << process.story();
     EXPECT_TRUE(gone(process));
   }
 }
@@ -396,7 +445,7 @@ TEST(Launcher, KillsWorkersThatIgnoreSigterm) {
   Process process(launch_command(2, {"child+stubborn"}));
   ASSERT_TRUE(all_say(process, "is stubborn", 2));
   process.signal(SIGTERM);
-  EXPECT_EQ(process.wait(kGone), "exit 130") << process.story();
+  EXPECT_EQ(process.wait(kGone), "exit 143") << process.story();
   EXPECT_TRUE(gone(process));
 }
 

@@ -377,7 +377,8 @@ TEST_P(FatalLoss, EndsTheRunAndIsNamed) {
   ASSERT_EQ(errors.size(), 1u) << process_->err();
   EXPECT_TRUE(errors[0].starts_with("error: " + killed())) << errors[0];
   EXPECT_TRUE(process_->gone_within(kAllGone)) << process_->story();
-  EXPECT_FALSE(has("summary.json"));
+  EXPECT_EQ(summary()["ended"], "failed");
+  EXPECT_EQ(summary()["reason"].get<std::string>().find(killed()), 0u) << summary();
 }
 
 INSTANTIATE_TEST_SUITE_P(

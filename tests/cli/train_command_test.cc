@@ -370,13 +370,43 @@ TEST_F(EndlessTraining, EndsAndNamesTheRankWhoseWorkerIsKilled) {
   EXPECT_TRUE(errors[0].starts_with("error: rank 1 was killed by signal 9 (Killed)")) << errors[0];
   EXPECT_NE(errors[0].find("rank 1 was lost in "), std::string::npos) << errors[0];
   EXPECT_TRUE(process_->gone_within(5s)) << process_->story();
-  EXPECT_FALSE(std::filesystem::exists(run() + "/summary.json"));
+  const json summary = json::parse(file_text(run() + "/summary.json"));
+  EXPECT_EQ(summary["ended"], "failed");
+  EXPECT_EQ(summary["reason"].get<std::string>().find("rank 1 was killed by signal 9"), 0u);
+  EXPECT_GT(summary["steps"], 0);
+  EXPECT_FALSE(summary.contains("accuracy"));
+  EXPECT_TRUE(std::filesystem::exists(run() + "/model.safetensors"));
 }
 
 TEST_F(EndlessTraining, EndsOnCtrlC) {
   process_->signal_group(SIGINT);
   EXPECT_EQ(process_->wait(5s), "exit 130") << process_->story();
-  EXPECT_EQ(process_->err_lines_with("error: "), Words{"error: interrupted"});
+  const json summary = json::parse(file_text(run() + "/summary.json"));
+  EXPECT_EQ(process_->err_lines_with("error: "),
+            Words{"error: interrupted by Ctrl-C; it had come to step " + summary["steps"].dump()});
+  EXPECT_TRUE(process_->gone_within(5s)) << process_->story();
+  EXPECT_EQ(summary["ended"], "interrupted");
+  EXPECT_EQ(summary["reason"], "interrupted by Ctrl-C");
+  EXPECT_EQ(summary["wire_bytes_sent"].size(), 3u);
+  EXPECT_NE(file_text(run() + "/model.safetensors")
+                .find("rank 0's model after step " + summary["steps"].dump()),
+            std::string::npos);
+  // It is no finished run, so another may take its place, and leaves nothing of it.
+  const Ran again =
+      starling_program(train_words({"--epochs", "0.1", "--run", run()}), kTrainingPatience);
+  EXPECT_EQ(again.status, "exit 0") << again.err;
+  EXPECT_FALSE(json::parse(file_text(run() + "/summary.json")).contains("ended"));
+  EXPECT_EQ(file_text(run() + "/model.safetensors").find("after step"), std::string::npos);
+}
+
+TEST_F(EndlessTraining, EndsAtOnceOnASecondCtrlC) {
+  for (const Relative& each : process_->family()) {  // one that does not hear the first
+    if (each.variable("STARLING_RANK") == "0") ::kill(each.pid, SIGSTOP);
+  }
+  process_->signal(SIGINT);
+  std::this_thread::sleep_for(500ms);
+  process_->signal(SIGINT);
+  EXPECT_EQ(process_->wait(5s), "exit 130") << process_->story();
   EXPECT_TRUE(process_->gone_within(5s)) << process_->story();
 }
 

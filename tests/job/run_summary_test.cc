@@ -117,11 +117,12 @@ TEST(RunSummary, CountsStalenessUpToTheLastThatWasSeen) {
 
 TEST(RunSummary, OfAServerIsWhatItTellsTheLauncher) {
   RankSummary told;
+  told.role = RankSummary::Role::server;
   told.wire_bytes_sent = 9;
   told.kernel_bytes_received = 4;
   const json event = as_json(told);
   EXPECT_EQ(event, (json{{"wire_bytes_sent", 9}, {"kernel_bytes_received", 4}}));
-  const RankSummary heard = server_summary_in(event, 5);
+  const RankSummary heard = rank_summary_in(event, RankSummary::Role::server, 5);
   EXPECT_EQ(heard.role, RankSummary::Role::server);
   EXPECT_EQ(heard.rank, 5);
   EXPECT_EQ(heard.kernel_bytes_received, 4u);

@@ -61,6 +61,11 @@ TEST_F(LiveRunTest, TheTimeLeftIsThatOfTheStepsLeft) {
   EXPECT_EQ(state()["progress"]["seconds_left"], 15.0);
 }
 
+TEST_F(LiveRunTest, TheTimeLeftOfALoopThatDoesNotTellItsStepsIsNotKnown) {
+  run_.take(0, {{"event", "progress"}, {"time", 5}, {"step", 10}});
+  EXPECT_TRUE(state()["progress"]["seconds_left"].is_null());
+}
+
 TEST_F(LiveRunTest, TheLogKeepsItsLastLines) {
   for (int i = 0; i < 500; ++i) run_.take(0, {{"event", "joined"}});
   run_.take_end(1, "the last line");

@@ -18,6 +18,13 @@ Settings mix_settings(int workers, const std::string& graph, const std::string& 
   return settings;
 }
 
+// Without the first weights that a start would agree on.
+Task<> mix_once(const Settings& settings, Comm& comm, Floats& weights, std::size_t parameters) {
+  Floats gradients(parameters);
+  const auto strategy = make_strategy(settings, comm);
+  co_await strategy->after_update({weights, gradients});
+}
+
 // Overlap
 
 TEST(Overlap, AddsWhatWasChangedMeanwhileToWhatTheRoundYields) {
@@ -326,6 +333,42 @@ TEST(Mix, GivesTheSameBitsInEveryRun) {
     Training training{mix_settings(5, "mesh", rule, "async")};
     training.steps = 50;
     EXPECT_EQ(train(training).weights, train(training).weights) << rule;
+  }
+}
+
+// A round that fails
+
+// All workers but one lose that one in the middle of their first round.
+std::vector<Floats> cut_short(const Settings& settings, const Vectors& before,
+                              std::size_t parameters, std::vector<std::exception_ptr>& errors) {
+  Network network;
+  network.standard.bytes_per_second = 1e6;
+  Vectors weights = before;
+  Faults faults;
+  faults.crashes[1] = std::chrono::milliseconds(60);
+  Cluster cluster(settings.workers, network, faults);
+  const auto work = [&](Comm& comm) -> Task<> {
+    return mix_once(settings, comm, weights[index(comm.rank())], parameters);
+  };
+  errors = cluster.try_run(work);
+  return weights;
+}
+
+TEST(Mix, LeavesTheModelWholeWhenARoundIsCutShort) {
+  for (const char* graph : {"mesh", "window", "star", "closed-ring"}) {
+    for (const std::size_t parameters :
+         {20'000, 25'000}) {  // with buffers behind them, and without
+      SCOPED_TRACE(testing::Message() << graph << " " << parameters);
+      Settings settings = mix_settings(4, graph);
+      if (settings.mix.graph.kind == GraphSettings::Kind::window) settings.mix.graph.passes = 2;
+      const Vectors before = random_vectors(4, 25'000, 3);
+      std::vector<std::exception_ptr> errors;
+      const Vectors after = cut_short(settings, before, parameters, errors);
+      for (const std::size_t rank : {0, 2, 3}) {
+        ASSERT_TRUE(errors[rank]) << rank;
+        EXPECT_EQ(after[rank], before[rank]) << rank;
+      }
+    }
   }
 }
 

@@ -5,7 +5,11 @@
 #include <torch/nn/functional/loss.h>
 #include <torch/optim.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "tests/train/forked_workers.h"
@@ -283,6 +287,125 @@ TEST(Dist, TakesBackGradientsThatAUserCutLoose) {
       if (!torch::allclose(layer->weight.detach(), before - 2))
         throw std::runtime_error("wrong step");
     }
+  });
+}
+
+Dist dist_of(const Job& job, StrategyKind strategy = StrategyKind::allreduce) {
+  Settings settings;
+  settings.strategy = strategy;
+  settings.workers = job.size;
+  torch::manual_seed(1);
+  return Dist(make_model("mlp"), settings, job);
+}
+
+TEST(Dist, FormsMeansAndBroadcasts) {
+  const auto all = Workers::run(3, 12, [](const Job& job, std::span<float> results) {
+    Dist dist = dist_of(job);
+    results[0] = static_cast<float>(dist.mean(job.rank));
+    const std::vector<double> several = dist.mean({job.rank * 2.0, 5.0});
+    results[1] = static_cast<float>(several[0]);
+    results[2] = static_cast<float>(several[1]);
+    torch::Tensor whole = torch::arange(3, torch::kInt64) + 100 * job.rank;
+    dist.broadcast(whole, 2);
+    torch::Tensor every_other = torch::full({6}, job.rank, torch::kFloat).slice(0, 0, 6, 2);
+    dist.broadcast(every_other);
+    for (int i = 0; i < 3; ++i) {
+      results[static_cast<std::size_t>(3 + i)] = whole[i].item<float>();
+      results[static_cast<std::size_t>(6 + i)] = every_other[i].item<float>();
+    }
+    dist.barrier();
+    dist.finish();
+    EXPECT_THROW(dist.broadcast(whole, 3), Error);
+  });
+  for (const auto& results : all) {
+    EXPECT_EQ(results, (std::vector<float>{1, 2, 5, 200, 201, 202, 0, 0, 0, 0, 0, 0}));
+  }
+}
+
+// Nobody is through before the last one has come.
+TEST(Dist, HoldsEverybodyAtABarrier) {
+  Shared<std::atomic<int>> came;
+  const auto seen = Workers::run(3, 1, [&](const Job& job, std::span<float> results) {
+    Dist dist = dist_of(job);
+    std::this_thread::sleep_for(std::chrono::milliseconds(job.rank * 100));
+    ++*came;
+    dist.barrier();
+    results[0] = static_cast<float>(*came);
+    dist.finish();
+  });
+  for (const auto& results : seen) EXPECT_EQ(results[0], 3);
+}
+
+TEST(Dist, SharesOutAllSamplesEvenlyInAnOrderOfTheEpoch) {
+  const auto all = Workers::run(3, 8, [](const Job& job, std::span<float> results) {
+    Dist dist = dist_of(job);
+    auto sampler = dist.sampler(10);
+    std::size_t at = 0;
+    for (const std::size_t epoch : {0, 1}) {
+      sampler.set_epoch(epoch);
+      sampler.reset();
+      while (const auto batch = sampler.next(3)) {
+        for (const std::size_t sample : *batch) results[at++] = static_cast<float>(sample);
+      }
+    }
+    EXPECT_EQ(at, 8u);
+    dist.finish();
+  });
+  for (const std::size_t epoch : {0, 1}) {
+    std::set<float> seen;
+    for (const auto& results : all) {
+      const auto begin = results.begin() + static_cast<std::ptrdiff_t>(4 * epoch);
+      seen.insert(begin, begin + 4);
+    }
+    EXPECT_EQ(seen.size(), 10u) << epoch;
+    EXPECT_EQ(*seen.rbegin(), 9) << epoch;
+  }
+  EXPECT_FALSE(std::equal(all[0].begin(), all[0].begin() + 4, all[0].begin() + 4));
+}
+
+// Worker r's gradients are all kSlope[r]; worker 1 has two batches, the others have five. Returns how
+// far the first weight of each has moved.
+std::vector<std::vector<float>> run_out(StrategyKind strategy) {
+  constexpr std::array kSlope{1.0, 10.0, 4.0};
+  return Workers::run(3, 2, [&](const Job& job, std::span<float> results) {
+    Dist dist = dist_of(job, strategy);
+    torch::optim::SGD optimizer({dist.model().flat_parameter()}, torch::optim::SGDOptions(1));
+    const float before = dist.model().replica().weights[0];
+    dist.expect_uneven_inputs();
+    for (int batch = 0; batch < (job.rank == 1 ? 2 : 5); ++batch) {
+      torch::Tensor loss = torch::zeros({});
+      for (const auto& [name, parameter] : dist.model().model().parameters) {
+        loss = loss + parameter.sum() * kSlope[static_cast<std::size_t>(job.rank)];
+      }
+      loss.backward();
+      dist.step(optimizer);
+    }
+    dist.join(optimizer);
+    results[0] = before - dist.model().replica().weights[0];
+    dist.finish();
+    results[1] = before - dist.model().replica().weights[0];
+  });
+}
+
+TEST(Dist, AveragesGradientsOverThoseWhoHaveDataLeft) {
+  for (const auto& moved : run_out(StrategyKind::allreduce)) {
+    EXPECT_NEAR(moved[0], 2 * 5.0 + 3 * 2.5, 1e-4);  // also where the data ended
+    EXPECT_NEAR(moved[1], 2 * 5.0 + 3 * 2.5, 1e-4);
+  }
+}
+
+TEST(Dist, KeepsMixingTheModelOfWhoHasNoDataLeft) {
+  const auto all = run_out(StrategyKind::pairwise);
+  for (const auto& moved : all) EXPECT_NEAR(moved[1], (5 * 1 + 2 * 10 + 5 * 4) / 3.0, 1e-4);
+  EXPECT_GT(std::abs(all[1][0] - all[0][0]), 0.1);  // they had not agreed before
+}
+
+TEST(Dist, JoinsOnlyThoseWhoSaidThatTheyWould) {
+  Workers::run(2, 1, [](const Job& job, std::span<float>) {
+    Dist dist = dist_of(job);
+    torch::optim::SGD optimizer({dist.model().flat_parameter()}, torch::optim::SGDOptions(1));
+    EXPECT_THROW(dist.join(optimizer), Error);
+    dist.finish();
   });
 }
 

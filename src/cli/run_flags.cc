@@ -1,0 +1,37 @@
+#include "cli/run_flags.h"
+
+#include <fmt/format.h>
+
+#include "report/run_folder.h"
+
+namespace starling {
+
+void RunFlags::add_to(CLI::App& command, Folder folder) {
+  folder_ = folder;
+  const bool always = folder == Folder::always;
+  CLI::Option* run = command.add_option(
+      "--run", path_,
+      always ? "the run folder; by default a new one under runs/"
+             : "keep metrics, bytes and a summary in this folder, or in a new one under runs/");
+  if (!always) run->expected(0, 1);
+  command
+      .add_option("--live", live_,
+                  "show the run on a page as it goes, at 127.0.0.1:8070 or this ADDRESS:PORT; "
+                  "its /metrics is for Prometheus")
+      ->expected(0, 1);
+  command.add_flag("--timeline", timeline_,
+                   "write what each worker did when to timeline.json in the run folder, for "
+                   "ui.perfetto.dev");
+}
+
+void RunFlags::complete(TrainingPlan& plan) const {
+  plan.timeline = timeline_;
+  if (live_) plan.live = parse_live_address(*live_);
+  if (path_ && !path_->empty()) {
+    plan.run_folder = *path_;
+  } else if (path_ || timeline_ || folder_ == Folder::always) {
+    plan.run_folder = fresh_run_path(fmt::format("{}-{}", plan.label, plan.settings.workers));
+  }
+}
+
+}  // namespace starling
