@@ -23,11 +23,15 @@ struct Use {
   bool only_where_open = false;  // not by strategies that are short for a certain choice
 };
 
+// What of a setting all machines of a job must have alike before they train together.
+enum class Alike { value, contents, nothing };  // contents: of the file that it may name
+
 struct Setting {
   const char* name;
   Section section;
   std::string help;
   Use use = {};
+  Alike alike = Alike::value;
 };
 
 }  // namespace starling

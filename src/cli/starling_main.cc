@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "cli/command.h"
 #include "cli/nearest_name.h"
 #include "job/job.h"
@@ -51,7 +52,7 @@ int main(int argc, char** argv) {
   app.footer("Try: starling train --data synthetic --workers 4");
   app.require_subcommand(1);
   app.set_version_flag("--version", [] {
-    return "starling " STARLING_VERSION "\n" + starling::kernels_description();
+    return fmt::format("starling {}\n{}", starling::version(), starling::kernels_description());
   });
   starling::add_train_command(app);
   // What stands behind -- is a program's own: no word of it is a flag of ours, nor meant by an error.

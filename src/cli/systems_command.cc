@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "cli/command.h"
 #include "report/table.h"
 #include "strategy/systems.h"
@@ -15,6 +16,7 @@ namespace {
 struct SystemsCommand {
   std::string name;
   bool print_json = false;
+  bool print_markdown = false;
 };
 
 nlohmann::json as_json(const System& system) {
@@ -66,10 +68,20 @@ void show_one(const std::string& name, bool print_json) {
 void add_systems_command(CLI::App& app) {
   auto command = std::make_shared<SystemsCommand>();
   CLI::App* systems = app.add_subcommand("systems", "List the named systems, or explain one");
-  systems->footer("Example:\n  starling systems\n  starling systems horovod");
+  systems->footer(
+      "Example:\n  starling systems\n  starling systems horovod\n  starling systems --markdown > "
+      "docs/systems.md");
   systems->add_option("name", command->name, "the system to explain");
   systems->add_flag("--json", command->print_json, "print JSON");
+  systems->add_flag("--markdown", command->print_markdown, "print all as the page docs/systems.md");
   systems->callback([command] {
+    if (command->print_markdown) {
+      if (!command->name.empty() || command->print_json) {
+        throw Error("--markdown prints the page of all systems", "leave out the name and --json");
+      }
+      fmt::print("{}", systems_page());
+      return;
+    }
     command->name.empty() ? list_all(command->print_json)
                           : show_one(command->name, command->print_json);
   });

@@ -66,7 +66,7 @@ void add_train_command(CLI::App& app) {
   train->footer(
       "Example:\n"
       "  starling train --workers 4 --strategy pairwise --passes 1 --epochs 3 --lr 0.1\n"
-      "  starling train --system horovod --data synthetic --until accuracy=0.97\n"
+      "  starling train --system horovod --data synthetic --epochs 10 --until accuracy=0.97\n"
       "  starling train --workers 4 --live --timeline");
   command->settings.add_to(*train, SettingsFlags::Which::all);
   command->where.add_to(*train);

@@ -16,10 +16,10 @@ using Proof = std::array<std::byte, 32>;
 enum class Verdict : std::uint64_t {
   welcome,
   wrong_version,
-  wrong_size,
   wrong_listener,
   bad_rank,
-  wrong_secret
+  wrong_secret,
+  other_terms
 };
 
 std::string_view reason(Verdict verdict) {
@@ -28,14 +28,14 @@ std::string_view reason(Verdict verdict) {
       return "welcome";
     case Verdict::wrong_version:
       return "it speaks another protocol version; run the same Starling everywhere";
-    case Verdict::wrong_size:
-      return "its job has another number of workers";
     case Verdict::wrong_listener:
       return "it wanted another rank";
     case Verdict::bad_rank:
       return "its rank cannot be";
     case Verdict::wrong_secret:
-      return "it does not know this job's secret";
+      return "it does not know this job's secret; give every machine the same secret";
+    case Verdict::other_terms:
+      return "it has other settings";
   }
   return "for no known reason";
 }
@@ -69,6 +69,33 @@ bool same(const Proof& a, const Proof& b) {
   return CRYPTO_memcmp(a.data(), b.data(), sizeof a) == 0;
 }
 
+// Where both sides know that their terms differ. The caller speaks first: two that both write and
+// do not read may wait for each other.
+Task<> send_terms(Host& host, Link& link, const std::string& terms) {
+  auto length = static_cast<std::uint32_t>(terms.size());
+  co_await write_all(host.loop(), link, object_bytes(length));
+  co_await write_all(host.loop(), link, std::as_bytes(std::span(terms)));
+}
+Task<std::string> read_terms(Host& host, Link& link) {
+  std::uint32_t length = 0;
+  co_await read_exactly(host.loop(), link, object_bytes(length));
+  if (length > kMostTermsBytes) throw Error("its settings are longer than they can be");
+  std::string terms(length, '\0');
+  co_await read_exactly(host.loop(), link, std::as_writable_bytes(std::span(terms)));
+  co_return terms;
+}
+
+Disagreement disagreement(int rank, const std::string& where, const std::string& theirs,
+                          const Job& job) {
+  const Difference differs = difference(theirs, terms_of(job));
+  if (differs.theirs.empty()) {
+    return Disagreement(rank, fmt::format("rank {}{} is of a job of another size than rank {}",
+                                          rank, where, job.rank));
+  }
+  return Disagreement(rank, fmt::format("rank {}{} has {}, and rank {} has {}", rank, where,
+                                        differs.theirs, job.rank, differs.ours));
+}
+
 constexpr char kListener = 'L';
 constexpr char kCaller = 'C';
 
@@ -81,10 +108,11 @@ Task<> introduce(Host& host, Link& link, const Job& job, int to, std::uint32_t l
   hello.size = static_cast<std::uint32_t>(job.size);
   hello.listen_port = listen_port;
   host.draw(hello.nonce);
+  hello.terms = digest_of(terms_of(job));
   co_await write_all(host.loop(), link, object_bytes(hello));
 
   const auto check = [&](Verdict verdict) {
-    if (verdict == Verdict::welcome) return;
+    if (verdict == Verdict::welcome || verdict == Verdict::other_terms) return;
     throw Error(fmt::format("rank {} refused rank {}: {}", to, job.rank, reason(verdict)));
   };
   Challenge challenge;
@@ -101,21 +129,27 @@ Task<> introduce(Host& host, Link& link, const Job& job, int to, std::uint32_t l
         fmt::format("what answers at the address of rank {} does not know this job's secret", to),
         "give all workers the same secret, or another port if a stranger listens there");
   }
+  if (confirmation.verdict == Verdict::welcome) co_return;
+  co_await send_terms(host, link, terms_of(job));
+  Task<std::string> reading = read_terms(host, link);
+  const std::string theirs = co_await reading;
+  throw disagreement(to, to == 0 ? fmt::format(" at {}", job.rendezvous) : "", theirs, job);
 }
 
 Task<Hello> hear_hello(Host& host, Link& link) {
   Hello hello;
-  co_await read_exactly(host.loop(), link, object_bytes(hello));
+  constexpr std::size_t kForAllVersions = offsetof(Hello, rank);
+  co_await read_exactly(host.loop(), link, object_bytes(hello).first(kForAllVersions));
   if (hello.magic != Hello().magic) throw Error("it does not speak Starling's protocol");
+  if (hello.version != kProtocolVersion) co_return hello;
+  co_await read_exactly(host.loop(), link, object_bytes(hello).subspan(kForAllVersions));
   co_return hello;
 }
 
-Task<> examine(Host& host, Link& link, const Job& job, const Hello& hello) {
+Task<> examine(Host& host, Link& link, const Job& job, const Hello& hello, std::string from) {
   Challenge challenge;
   if (hello.version != kProtocolVersion) {
     challenge.verdict = Verdict::wrong_version;
-  } else if (hello.size != static_cast<std::uint32_t>(job.size)) {
-    challenge.verdict = Verdict::wrong_size;
   } else if (hello.to != static_cast<std::uint32_t>(job.rank)) {
     challenge.verdict = Verdict::wrong_listener;
   } else if (hello.rank >= hello.size || hello.rank <= hello.to) {
@@ -130,14 +164,22 @@ Task<> examine(Host& host, Link& link, const Job& job, const Hello& hello) {
   co_await read_exactly(host.loop(), link, object_bytes(proof));
   Confirmation confirmation;
   if (same(proof, prove(job, kCaller, hello, challenge.nonce))) {
+    const bool alike = hello.terms == digest_of(terms_of(job)) &&
+                       hello.size == static_cast<std::uint32_t>(job.size);
+    if (!alike) confirmation.verdict = Verdict::other_terms;
     confirmation.proof = prove(job, kListener, hello, challenge.nonce);
   } else {
     confirmation.verdict = Verdict::wrong_secret;
   }
   co_await write_all(host.loop(), link, object_bytes(confirmation));
-  if (confirmation.verdict != Verdict::welcome) {
+  if (confirmation.verdict == Verdict::welcome) co_return;
+  if (confirmation.verdict == Verdict::wrong_secret) {
     throw Error(std::string(reason(confirmation.verdict)));
   }
+  Task<std::string> reading = read_terms(host, link);
+  const std::string theirs = co_await reading;
+  co_await send_terms(host, link, terms_of(job));
+  throw disagreement(static_cast<int>(hello.rank), fmt::format(" on {}", from), theirs, job);
 }
 
 }  // namespace starling

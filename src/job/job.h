@@ -20,6 +20,7 @@ struct Job {
   std::string interface;             // in a lab: this worker's own network interface
   std::string timeline;              // the folder for the timeline's parts, or empty
   std::string settings;              // TOML text, for what the workers run
+  std::string terms;                 // what of it all must have alike, see job/terms.h
 };
 
 // The job that the launcher describes, or a job of one worker if there was no launcher. Throws

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/names.h"
 #include "job/handshake.h"
 #include "runtime/all.h"
 #include "runtime/race.h"
@@ -20,15 +21,33 @@ constexpr Time kLookEvery = std::chrono::milliseconds(250);
 constexpr Time kCallAgainAfter = std::chrono::milliseconds(50);
 constexpr Time kSilentFor = std::chrono::seconds(8);  // the kernel calls at 0, 1, 3 and 7 s
 constexpr Time kToBeTold = std::chrono::seconds(1);
+constexpr Time kFirstWord = std::chrono::seconds(5);  // on whom we wait for
+constexpr Time kNextWord = std::chrono::seconds(10);
 constexpr std::size_t kMostStrangers = 64;  // that are examined at a time, besides the members
 
 using Peers = std::vector<std::optional<Mesh::Peer>>;
 
 // What stands in front of the roster, which is the address of each rank.
 struct RosterHead {
+  enum class Why : std::uint32_t { gone, disagrees, here_already };
   static constexpr std::uint32_t kNobody = ~0u;
   std::uint32_t missing = kNobody;  // if somebody is, there is no roster
+  Why why = Why::gone;
 };
+
+// "rank 3", "ranks 1 and 3", "ranks 1, 4 to 63".
+std::string in_words(const std::vector<int>& ranks) {
+  std::vector<std::string> runs;
+  for (std::size_t begin = 0, end = 0; begin < ranks.size(); begin = end) {
+    for (end = begin + 1; end < ranks.size() && ranks[end] == ranks[end - 1] + 1;) ++end;
+    if (end - begin > 2) {
+      runs.push_back(fmt::format("{} to {}", ranks[begin], ranks[end - 1]));
+    } else {
+      for (std::size_t i = begin; i < end; ++i) runs.push_back(std::to_string(ranks[i]));
+    }
+  }
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", listed(runs, " and "));
+}
 
 std::unique_ptr<Listener> own_listener(Host& host, const Job& job) {
   const Address rendezvous = host.find(job.rendezvous);
@@ -45,6 +64,7 @@ class Door {
         job_(std::move(job)),
         listener_(std::move(listener)),
         guests_(static_cast<std::size_t>(job_.size)),
+        refusals_(guests_.size()),
         news_(host.loop()),
         welcoming_(welcome_guests()) {}
 
@@ -61,6 +81,12 @@ class Door {
     std::optional<Guest>& place = guests_[static_cast<std::size_t>(rank)];
     return place ? &*place : nullptr;
   }
+  // Why one that called itself so was sent away, or nothing.
+  const std::string& refusal(int rank) const { return refusals_[static_cast<std::size_t>(rank)]; }
+  // Throws what somebody and we have not alike.
+  void check_agreement() const {
+    if (disagreement_) throw *disagreement_;
+  }
   // Rings when another guest has come, and whenever else there is something to look at.
   Bell& news() { return news_; }
 
@@ -75,7 +101,7 @@ class Door {
     Examination(Door& door, Listener::Caller called)
         : caller(std::move(called)), running(door.examine_guest(*this)) {}
     Listener::Caller caller;
-    bool said_hello = false;
+    std::optional<Hello> hello;
     Running running;
   };
 
@@ -94,44 +120,70 @@ class Door {
   void make_room() {
     examinations_.remove_if([](const Examination& each) { return each.running.done(); });
     if (examinations_.size() < static_cast<std::size_t>(job_.size) + kMostStrangers) return;
-    const auto silent = std::ranges::find(examinations_, false, &Examination::said_hello);
+    const auto silent = std::ranges::find_if(
+        examinations_, [](const Examination& each) { return !each.hello.has_value(); });
     examinations_.erase(silent == examinations_.end() ? examinations_.begin() : silent);
   }
 
   Task<> examine_guest(Examination& examination) {
     try {
-      Hello hello;
       co_await within(host_.loop(), host_.loop().now() + kHandshakePatience, "its handshake",
-                      shake_hands(examination, hello));
-      std::optional<Guest>& place = guests_[hello.rank];
-      if (place) throw Error(fmt::format("rank {} is here already", hello.rank));
-      place.emplace(Guest{std::move(examination.caller.link), examination.caller.from, hello});
+                      shake_hands(examination));
+      seat(examination);
+      news_.ring();
+    } catch (const Disagreement& error) {
+      disagreement_ = error;
+      examination.caller.link->close();
       news_.ring();
     } catch (const HungUp& error) {
       refuse(examination, spdlog::level::debug, error.what());  // it will say itself why
     } catch (const std::exception& error) {
       // Who says nothing, like one that knocks to see whether we are there, is not worth a line.
-      refuse(examination, examination.said_hello ? spdlog::level::warn : spdlog::level::debug,
+      refuse(examination, examination.hello ? spdlog::level::warn : spdlog::level::debug,
              error.what());
     }
   }
 
-  static void refuse(Examination& examination, spdlog::level::level_enum level, const char* why) {
-    spdlog::log(level, "refused a connection from {}: {}", to_string(examination.caller.from), why);
-    examination.caller.link->close();
+  Task<> shake_hands(Examination& examination) {
+    Task<Hello> first = hear_hello(host_, *examination.caller.link);
+    examination.hello = co_await first;
+    co_await examine(host_, *examination.caller.link, job_, *examination.hello,
+                     to_string(examination.caller.from));
   }
 
-  Task<> shake_hands(Examination& examination, Hello& hello) {
-    Task<Hello> first = hear_hello(host_, *examination.caller.link);
-    hello = co_await first;
-    examination.said_hello = true;
-    co_await examine(host_, *examination.caller.link, job_, hello);
+  void seat(Examination& examination) {
+    const Hello& hello = *examination.hello;
+    std::optional<Guest>& place = guests_[hello.rank];
+    if (place) {
+      RosterHead head{hello.rank, RosterHead::Why::here_already};
+      write_at_once(*examination.caller.link, object_bytes(head));
+      throw Error(
+          fmt::format("rank {} is here already, from {}", hello.rank, to_string(place->from)),
+          "give each machine a --machine of its own");
+    }
+    place.emplace(Guest{std::move(examination.caller.link), examination.caller.from, hello});
+  }
+
+  // What it says of itself is not proved.
+  void refuse(Examination& examination, spdlog::level::level_enum level, const char* why) {
+    const std::string from = to_string(examination.caller.from);
+    if (!examination.hello || examination.hello->version != kProtocolVersion) {
+      spdlog::log(level, "refused a connection from {}: {}", from, why);
+    } else {
+      const std::uint32_t rank = examination.hello->rank;
+      const std::string whom = fmt::format("one from {} that called itself rank {}", from, rank);
+      spdlog::log(level, "refused {}: {}", whom, why);
+      if (rank < refusals_.size()) refusals_[rank] = fmt::format("{} was refused: {}", whom, why);
+    }
+    examination.caller.link->close();
   }
 
   Host& host_;
   Job job_;
   std::unique_ptr<Listener> listener_;
   std::vector<std::optional<Guest>> guests_;
+  std::vector<std::string> refusals_;  // by the rank that they claimed to be
+  std::optional<Disagreement> disagreement_;
   Bell news_;
   bool is_shut_ = false;
   std::list<Examination> examinations_;
@@ -224,6 +276,18 @@ class Links {
     }
   }
 
+  // Whom we wait for, in words.
+  std::string whom() {
+    if (wait_for_roster()) return "rank 0 to hear from all others";
+    return in_words(missing());
+  }
+  // Why one of those we wait for was sent away, or nothing.
+  std::string refusal() {
+    for (int rank : missing()) {
+      if (!door_->refusal(rank).empty()) return door_->refusal(rank);
+    }
+    return "";
+  }
   // Those we wait for, unless it is for rank 0 to know.
   std::vector<int> missing() {
     if (job_.rank > 0 && !peer(0)) return {0};
@@ -238,12 +302,12 @@ class Links {
 
   // Tells those who are here on whose account there will be no job, as far as their links take it at
   // once.
-  void give_up(int culprit) {
+  void give_up(int culprit, RosterHead::Why why = RosterHead::Why::gone) {
     for (int rank = 0; rank < job_.size; ++rank) {
       take_guest(rank);
       if (!peer(rank) || rank == half_told_) continue;
       if (job_.rank == 0 && rank >= told_below_) {  // it waits for the roster
-        RosterHead head{static_cast<std::uint32_t>(culprit)};
+        RosterHead head{static_cast<std::uint32_t>(culprit), why};
         write_at_once(*peer(rank)->link, object_bytes(head));
       } else {
         FrameHeader frame;
@@ -266,6 +330,7 @@ class Links {
   // Waits until the ranks [first, size) have come, and for no longer than all who came stay.
   Task<> until_here(int first) {
     while (true) {
+      door_->check_agreement();
       for (int rank = 0; rank < job_.size; ++rank) look_at(rank);
       bool all = true;
       for (int rank = first; rank < job_.size; ++rank) all = all && peer(rank);
@@ -360,11 +425,22 @@ class Links {
     RosterHead head;
     Link& link = *peer(0)->link;
     co_await read_exactly(host_.loop(), link, object_bytes(head));
-    if (head.missing != RosterHead::kNobody) {
-      throw_reported(head.missing, "rank 0");
-    }
+    if (head.missing != RosterHead::kNobody) hear(head);
     co_await read_exactly(host_.loop(), link, roster_memory());
     peer(0)->handshake_received_bytes += roster_bytes();
+  }
+
+  [[noreturn]] void hear(const RosterHead& head) const {
+    if (head.why == RosterHead::Why::here_already) {
+      throw Error(fmt::format("rank 0 has a rank {} already", job_.rank),
+                  "give each machine a --machine of its own");
+    }
+    if (head.why == RosterHead::Why::disagrees) {
+      throw PeerLost(static_cast<int>(head.missing),
+                     fmt::format("rank {} was not started like rank 0", head.missing),
+                     "their own last words say what differs");
+    }
+    throw_reported(head.missing, "rank 0");
   }
 
   Task<> call(int rank) { co_await with(rank, shake_hands(rank)); }
@@ -414,6 +490,18 @@ class Links {
   int half_told_ = -1;  // whom it is sending it to
 };
 
+// Ends never. One rank of each machine is enough to say it.
+Task<> tell_whom_we_wait_for(Host& host, const Job& job, Links& links) {
+  const Time begin = host.loop().now();
+  for (Time next = begin + kFirstWord;; next += kNextWord) {
+    co_await sleep_until(host.loop(), next);
+    if (job.rank % job.local_size != 0) continue;
+    spdlog::warn("waiting for {} at {}, {} s of {} s", links.whom(), job.rendezvous,
+                 std::chrono::duration_cast<std::chrono::seconds>(next - begin).count(),
+                 job.timeout.count());
+  }
+}
+
 // Who hangs up on account of another says so, but not to one it has not shaken hands with yet, and
 // its word may come by another way than its end. So whoever sees an end waits a moment to be told.
 Task<> meet_all(Host& host, const Job& job, Links& links) {
@@ -421,6 +509,7 @@ Task<> meet_all(Host& host, const Job& job, Links& links) {
   const Time patience = job.timeout + (job.rank == 0 ? Time(0) : kToBeTold);
   std::optional<Vanished> vanished;
   try {
+    const Running telling(tell_whom_we_wait_for(host, job, links));
     co_await within(host.loop(), host.loop().now() + patience, "joining the job", links.gather());
   } catch (const Vanished& lost) {
     vanished = lost;
@@ -433,11 +522,10 @@ Task<> meet_all(Host& host, const Job& job, Links& links) {
 }
 
 Error nobody_came(const Job& job, Links& links) {
-  const std::string who = links.wait_for_roster()
-                              ? "rank 0 to hear from all others"
-                              : fmt::format("rank {}", fmt::join(links.missing(), ", "));
-  return Error(fmt::format("waited {} s for {}", job.timeout.count(), who),
-               "see that every worker was started and can reach " + job.rendezvous);
+  const std::string refusal = links.refusal();
+  return Error(fmt::format("waited {} s for {}", job.timeout.count(), links.whom()),
+               refusal.empty() ? "see that every worker was started and can reach " + job.rendezvous
+                               : refusal);
 }
 
 }  // namespace
@@ -451,6 +539,9 @@ Task<Membership> join_task(Host& host, Job job, std::unique_ptr<Listener> listen
     co_await meet_all(host, job, links);
   } catch (const PeerLost& lost) {
     links.give_up(lost.rank());
+    throw;
+  } catch (const Disagreement& disagreement) {
+    links.give_up(disagreement.rank(), RosterHead::Why::disagrees);
     throw;
   } catch (const DeadlineExceeded&) {
     const std::vector<int> missing = links.missing();

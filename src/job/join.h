@@ -3,11 +3,13 @@
 //   A. Rank 0 listens at the rendezvous. Every other rank listens on a port of its own.
 //   B. Rank r > 0 calls rank 0, shakes hands, and tells its port.
 //   C. When all have come, rank 0 sends everybody the roster: the address and port of each rank. If
-//      one does not come or is lost meanwhile, it says which one instead.
+//      one does not come, is lost meanwhile or was not started alike, it says which one instead.
 //   D. Rank r calls the ranks 1 .. r-1 and is called by the ranks above it. They all listen
 //      already: one that refuses the call has died.
 //   E. Who finds that another has gone waits a moment for a word on whose account, then tells all
 //      whom it has a connection with, and gives up, too.
+//
+// While somebody is missing, one rank of each machine says every now and then whom it waits for.
 //
 // The listener stays open for as long as the job runs, so that a rank can be knocked at to see
 // whether its process is still there. Whoever calls after all have come is hung up on.
@@ -38,8 +40,8 @@ class Membership {
   std::unique_ptr<Mesh> comm_;
 };
 
-// Throws Error if not everybody is there before the job's timeout, and PeerLost if somebody was and
-// has gone again.
+// Throws Error if not everybody is there before the job's timeout, Disagreement if somebody was not
+// started like us, and PeerLost if somebody was there and has gone again.
 Membership join(TcpHost& host, const Job& job);
 // The same as a task, on any host. The listener is one that was there before, or there will be a new
 // one.

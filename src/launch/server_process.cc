@@ -37,12 +37,13 @@ void report_served(const Job& job, const Ledger& ledger, const Server& server,
 
 }  // namespace
 
-void run_server(const Job& job) {
+void run_server(Job job) {
   if (job.settings.empty()) {
     throw Error("`starling serve` is started by `starling train` and `starling launch`");
   }
   Settings settings;
   read_settings(job.settings, "the launcher's settings", settings);
+  job.terms = agreed_settings(settings);
   ServerOptions options = server_options(settings);
   options.timeout = job.timeout;
   const KernelCount kernel(job);

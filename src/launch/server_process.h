@@ -7,6 +7,6 @@ namespace starling {
 
 // Joins the job, serves until all workers are done, and reports to the launcher what was sent and
 // received.
-void run_server(const Job& job);
+void run_server(Job job);
 
 }  // namespace starling

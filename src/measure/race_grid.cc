@@ -99,11 +99,13 @@ std::optional<double> seconds_to_goal(const RunSummary& summary, double goal) {
   return summary.train_seconds.value_or(0);
 }
 
-// DDP knows the kernel's count only, in which its evaluations are next to nothing.
-double bytes_sent(const RunSummary& summary) {
-  return summary.sum(summary.has(&RankSummary::training_bytes_sent)
-                         ? &RankSummary::training_bytes_sent
-                         : &RankSummary::kernel_bytes_sent);
+// DDP knows the kernel's count only, in which its evaluations are next to nothing, and that only in a
+// lab.
+std::optional<double> bytes_sent(const RunSummary& summary) {
+  for (const auto count : {&RankSummary::training_bytes_sent, &RankSummary::kernel_bytes_sent}) {
+    if (summary.has(count)) return summary.sum(count);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -121,18 +123,19 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   for (const Contestant& each : contestants) {
     const RunSummary summary = measured_run(options, each.settings, each.name, each.is_ddp);
     const auto time = seconds_to_goal(summary, goal);
+    const auto sent = bytes_sent(summary);
     if (each.is_ddp) ddp = time;
     json row = {{"who", each.name},
                 {"seconds", time ? json(*time) : json()},
                 {"times_sooner_than_ddp", ddp && time ? json(*ddp / *time) : json()},
                 {"steps", summary.steps.value_or(0)},
                 {"accuracy", summary.accuracy.value_or(0)},
-                {"bytes_sent", bytes_sent(summary)}};
+                {"bytes_sent", sent ? json(*sent) : json()}};
     table.add({each.name, time ? fmt::format("{:.1f} s", *time) : "did not get there",
                ddp && time ? fmt::format("{:.1f}x", *ddp / *time) : "-",
                format_count(static_cast<double>(summary.steps.value_or(0))),
                fmt::format("{:.2f} %", summary.accuracy.value_or(0) * 100),
-               bytes_sent(summary) > 0 ? format_bytes(bytes_sent(summary)) : "-"});
+               sent ? format_bytes(*sent) : "-"});
     rows.push_back(std::move(row));
   }
   const std::string remarks =

@@ -25,7 +25,7 @@ constexpr float kGradient = 1e-3f;
 
 class ServerWorker {
  public:
-  ServerWorker(const Job& job, const Settings& settings) : settings_(settings), session_(job) {}
+  ServerWorker(Job job, const Settings& settings) : settings_(settings), session_(std::move(job)) {}
 
   void measure(std::size_t bytes, double seconds) {
     const std::size_t elements = bytes / sizeof(float);
@@ -132,10 +132,11 @@ Settings server_bench_settings(int workers, int servers) {
   return settings;
 }
 
-void time_push_and_pull(const Job& job, std::size_t bytes, double seconds) {
+void time_push_and_pull(Job job, std::size_t bytes, double seconds) {
   Settings settings;
   read_settings(job.settings, "the launcher's settings", settings);
-  ServerWorker(job, settings).measure(bytes, seconds);
+  job.terms = agreed_settings(settings);
+  ServerWorker(std::move(job), settings).measure(bytes, seconds);
 }
 
 }  // namespace starling

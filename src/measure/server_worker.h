@@ -13,6 +13,6 @@ Settings server_bench_settings(int workers, int servers);
 
 // Joins the job, whose settings are those, pushes a gradient of that size and pulls the weights as
 // often as it can, checks them, and reports a "bench" event.
-void time_push_and_pull(const Job& job, std::size_t bytes, double seconds);
+void time_push_and_pull(Job job, std::size_t bytes, double seconds);
 
 }  // namespace starling

@@ -76,8 +76,14 @@ std::vector<Variant> schedules(int workers) {
   quorum.server.gate.quorum = workers;
   all.push_back(
       {fmt::format("quorum, {} of {}", quorum.server.gate.quorum, quorum.workers), quorum});
-  const Settings epoch = gate(GateSettings::Kind::epoch);
-  all.push_back({fmt::format("epoch, share {}", epoch.server.gate.epoch_share), epoch});
+  Settings softsync = gate(GateSettings::Kind::softsync);
+  softsync.server.gate.quorum = 2;
+  all.push_back({fmt::format("softsync, {} gradients", softsync.server.gate.quorum), softsync});
+  for (const GateSettings::Kind kind : {GateSettings::Kind::bsp, GateSettings::Kind::async}) {
+    Settings epoch = gate(kind);
+    epoch.server.gate.epoch_share = 0.75;
+    all.push_back({fmt::format("{}, epoch share {}", kind, epoch.server.gate.epoch_share), epoch});
+  }
 
   Settings alone;  // no servers
   alone.workers = workers;

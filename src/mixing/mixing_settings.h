@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "codec/codec_settings.h"
 #include "topology/graph_settings.h"
@@ -27,10 +29,12 @@ struct MixingSettings {
   }
 
   Rule rule = Rule::mean;
-  double step = 0.5;    // mean: 1/2 mixes as the graph's weights say, less more carefully
-  double alpha = 0.25;  // elastic, elastic-push: how far who asks or hears moves
-  double beta = 0;      // elastic: how far who answers moves; 0: as far
-  int period_down = 0;  // elastic-push in a tree: steps between letters to children
+  double step = 0.5;          // mean: 1/2 mixes as the graph's weights say, less more carefully
+  std::string merge_weights;  // mean on a closed ring: of the one before, itself, the one after
+  double alpha = 0.25;        // elastic, elastic-push: how far who asks or hears moves
+  double beta = 0;            // elastic: how far who answers moves; 0: as far
+  // elastic-push in a tree, by depth: steps between letters to the parent, and to children
+  std::string periods_up, periods_down;
   double outer_lr = 0.7, outer_momentum = 0.9;
   double client_share = 1;
   double penalty = 0.1;
@@ -38,8 +42,10 @@ struct MixingSettings {
   GraphSettings graph;
 
   // These follow from other settings of the run, see strategy/mix_plan.h.
-  bool waits = true;    // mean: for the neighbours' models of the same round
-  int rounds_down = 1;  // elastic-push in a tree: to children every so many rounds
+  bool waits = true;  // mean: for the neighbours' models of the same round
+  // elastic-push in a tree: to the parent at depth 1, 2, ... and to children at depth 0, 1, ... every
+  // so many rounds, the last for all below; none: every round
+  std::vector<int> rounds_up, rounds_down;
   std::uint64_t seed = 1;
 
   // But for the codec's and the graph's, which have their own.
@@ -57,6 +63,13 @@ struct MixingSettings {
     visit({"mixing_step", Section::decentral,
            "mean: 0.5 mixes as the graph's weights say, less goes more carefully", rule(mean)},
           s.step, 1e-6, 1.0);
+    visit({"merge_weights",
+           Section::decentral,
+           "mean on a closed-ring: how much the worker before, the worker itself and the one after "
+           "it count, e.g. '1, 2, 1'; empty: all alike",
+           {s.rule == mean && s.graph.kind == GraphSettings::Kind::closed_ring,
+            "mixing mean with graph closed-ring"}},
+          s.merge_weights);
     visit({"alpha",
            Section::decentral,
            "elastic, elastic-push: how far a worker moves, above 0 and up to 0.5",
@@ -65,12 +78,18 @@ struct MixingSettings {
     visit({"beta", Section::decentral, "elastic: how far its partner moves; 0: as far",
            rule(elastic)},
           s.beta, 0.0, 0.5);
-    visit({"period_down",
-           Section::decentral,
-           "elastic-push in a tree: to children after every so many steps; 0: every period",
-           {s.rule == elastic_push && s.graph.kind == GraphSettings::Kind::tree,
-            "mixing elastic-push with graph tree"}},
-          s.period_down, 0, 1'000'000);
+    const Use push_in_tree = {s.rule == elastic_push && s.graph.kind == GraphSettings::Kind::tree,
+                              "mixing elastic-push with graph tree"};
+    visit({"periods_up", Section::decentral,
+           "elastic-push in a tree: to the parent after every so many steps, at depth 1, 2, ..., "
+           "the last for all below, e.g. '8, 4'; empty: every period",
+           push_in_tree},
+          s.periods_up);
+    visit({"periods_down", Section::decentral,
+           "elastic-push in a tree: to children after every so many steps, at depth 0, 1, ..., the "
+           "last for all below; empty: every period",
+           push_in_tree},
+          s.periods_down);
     visit({"outer_lr", Section::decentral, "outer: learning rate of the outer optimizer",
            rule(outer)},
           s.outer_lr, 0.0, 1e6);

@@ -3,8 +3,9 @@
 //
 //   w_i <- w_i + a (w_j - w_i)
 //
-// with a = alpha, or for the mean, what the graph's weights say. In a tree, weights may go down
-// less often than up.
+// with a = alpha, or for the mean, what the graph's weights say. In a tree, how often weights go up
+// and down may depend on how deep a worker stands.
+#include <algorithm>
 #include <map>
 
 #include "mixing/letter_mixing.h"
@@ -15,8 +16,11 @@ namespace {
 
 class PushMixing : public LetterMixing {
  public:
-  PushMixing(const MixingSettings& settings, Group group)
-      : LetterMixing(settings, group), settings_(settings) {
+  PushMixing(const MixingSettings& settings, Group group) : LetterMixing(settings, group) {
+    int depth = 0;
+    for (int rank = group.rank(); rank > 0; ++depth) rank = (rank - 1) / settings.graph.arity;
+    rounds_up_ = at_depth(settings.rounds_up, depth - 1);
+    rounds_down_ = at_depth(settings.rounds_down, depth);
     for (std::uint64_t round = 0; round < neighbours_.rounds(); ++round) {
       const std::span<const int> heard = neighbours_.hears(round);
       for (std::size_t i = 0; i < heard.size(); ++i) {
@@ -37,14 +41,19 @@ class PushMixing : public LetterMixing {
     SharedSheet copy;
     for (int rank : neighbours_.tells(round)) {
       const bool down = rank > group_.rank();
-      const auto rounds_down = static_cast<std::uint64_t>(settings_.rounds_down);
-      if (down && (round + 1) % rounds_down != 0) continue;
+      if ((round + 1) % (down ? rounds_down_ : rounds_up_) != 0) continue;
       try_send(rank, {}, std::as_bytes(weights), copy);
     }
     co_return;
   }
 
  private:
+  static std::uint64_t at_depth(const std::vector<int>& rounds, int depth) {
+    if (rounds.empty()) return 1;
+    const auto last = static_cast<int>(rounds.size()) - 1;
+    return static_cast<std::uint64_t>(rounds[static_cast<std::size_t>(std::clamp(depth, 0, last))]);
+  }
+
   bool read(const Letter& letter, std::span<float> weights) override {
     const std::span<const float> model = model_in(letter, weights.size());
     note(letter, weights, model);
@@ -53,7 +62,7 @@ class PushMixing : public LetterMixing {
     return true;
   }
 
-  MixingSettings settings_;
+  std::uint64_t rounds_up_, rounds_down_;
   std::map<int, double> weight_of_;  // each rank's model, when it comes
 };
 

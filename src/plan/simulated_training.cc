@@ -107,7 +107,9 @@ class Simulation {
         co_await sleep_until(comm.loop(), comm.loop().now() + compute_time(comm.rank(), *batch));
       }
       dealer->look_ahead();
-      Task<bool> taken = step.take([&] { descend(weights, gradients); });
+      const double rate = rate_of(*batch);
+      strategy->set_rate(rate);
+      Task<bool> taken = step.take([&] { descend(weights, gradients, rate); });
       co_await taken;
       if (!works) continue;
       ++result_.batches[rank];
@@ -126,8 +128,14 @@ class Simulation {
     return ranges;
   }
 
-  void descend(std::vector<float>& weights, const std::vector<float>& gradients) const {
-    const auto lr = static_cast<float>(training_.settings.optimizer.lr);
+  double rate_of(std::uint64_t batch) const {
+    return training_.settings.lr_schedule.share(
+        batch / workers_, training_.batches_per_epoch / workers_, training_.batches / workers_);
+  }
+
+  void descend(std::vector<float>& weights, const std::vector<float>& gradients,
+               double rate) const {
+    const auto lr = static_cast<float>(training_.settings.optimizer.lr * rate);
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= lr * gradients[i];
   }
 

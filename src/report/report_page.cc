@@ -16,7 +16,7 @@ constexpr const char* kReportStyle = R"(
 :root { color-scheme: light dark; --ink: #1b1b1b; --paper: #ffffff; --line: #cccccc; --note: #fff4d6; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e8e8e8; --paper: #171717; --line: #444444; --note: #3a3115; }
-  figure svg { filter: invert(.91) hue-rotate(180deg); }  /* drawings are made for paper */
+  figure svg, .names i { filter: invert(.91) hue-rotate(180deg); }  /* drawings are made for paper */
 }
 body { font: 16px/1.5 "DejaVu Sans", Helvetica, Arial, sans-serif; color: var(--ink);
   background: var(--paper); max-width: 1240px; margin: 0 auto; padding: 1rem; }
@@ -24,6 +24,13 @@ h1 { margin: .2rem 0 .8rem; } .note { background: var(--note); padding: .5rem .8
 figure { margin: 1.5rem 0; overflow-x: auto; }
 figure svg { width: 100%; min-width: 620px; max-width: 1000px; height: auto; }
 figcaption { font-size: 14px; position: sticky; left: 0; }
+.names { display: none; font-size: 13px; margin: .3rem 0 .6rem; overflow-wrap: anywhere; }
+.names span { display: block; } .names i { display: inline-block; width: 1.6rem; vertical-align: middle; margin-right: .4rem; }
+/* A phone has no room for a key beside the lines: it stands below them, and words are larger. */
+@media (max-width: 700px) {
+  figure[data-lines] { overflow: hidden; } figure[data-lines] svg { min-width: 0; width: 123%; }
+  figure[data-lines] svg text { font-size: 20px; } figure[data-lines] .key { display: none; } .names { display: block; }
+}
 .wide { overflow: auto; max-height: 32rem; border-bottom: 1px solid var(--line); }
 table { border-collapse: collapse; width: 100%; }
 th, td { padding: .25rem .45rem; font-size: 13px; border-bottom: 1px solid var(--line); text-align: right;
@@ -42,7 +49,7 @@ pre { overflow-x: auto; font-size: 13px; columns: 16rem auto; } small { opacity:
 constexpr const char* kReportScript = R"(
 "use strict";
 const kColours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d00"];
-const kDashes = ["", "7 3", "2 3"], kMost = 20;
+const kDashes = ["", "7 3", "2 3"], kBorders = ["solid", "dashed", "dotted"], kMost = 20;
 const boxes = [...document.querySelectorAll("input[data-run]")];
 const in_svg = (name, attributes) => {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -56,7 +63,9 @@ function draw() {
   for (const svg of document.querySelectorAll("figure[data-lines] svg")) {
     const key = svg.querySelector(".key");
     if (!key) continue;
+    const names = svg.parentElement.querySelector(".names");
     key.replaceChildren();
+    names.replaceChildren();
     for (const line of svg.querySelectorAll("[data-series]")) {
       const place = chosen.findIndex(box => box.dataset.run === line.dataset.series);
       const path = line.querySelector("path");
@@ -73,15 +82,21 @@ function draw() {
       const words = in_svg("text", { x: 700, y });
       words.textContent = short(box.dataset.name);
       key.append(words);
+      const name = document.createElement("span"), line = document.createElement("i");
+      line.style.borderTop = `3px ${kBorders[place % kBorders.length]} ${kColours[place % kColours.length]}`;
+      name.append(line, box.dataset.name);
+      names.append(name);
     });
   }
 }
 for (const box of boxes) box.addEventListener("change", draw);
+draw();
 )";
 
 std::string figure_markup(const Figure& figure) {
-  return fmt::format("<figure{}>{}<figcaption>{}</figcaption></figure>\n",
+  return fmt::format("<figure{}>{}{}<figcaption>{}</figcaption></figure>\n",
                      figure.has_run_lines ? " data-lines" : "", figure.plot.svg(),
+                     figure.has_run_lines ? "<div class=\"names\"></div>" : "",
                      escaped_for_markup(figure.caption));
 }
 

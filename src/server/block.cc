@@ -168,7 +168,7 @@ void Block::drop_late() {
 double Block::correct(const Push& push, std::span<float> gradient) const {
   const std::uint64_t delay = version_ - push.version;
   if (staleness_.kind == StalenessRule::Kind::scale) {
-    return 1.0 / static_cast<double>(std::max<std::uint64_t>(1, delay));
+    return push.rate / static_cast<double>(std::max<std::uint64_t>(1, delay));
   }
   if (staleness_.kind == StalenessRule::Kind::compensate && delay > 0) {
     const auto lambda = static_cast<float>(staleness_.lambda);
@@ -178,7 +178,7 @@ double Block::correct(const Push& push, std::span<float> gradient) const {
       gradient[i] = g + lambda * g * g * (weights_[i] - then[i]);
     }
   }
-  return 1;
+  return push.rate;
 }
 
 }  // namespace starling

@@ -25,6 +25,7 @@ struct Push {
   std::uint64_t clock;        // which of the worker's pushes this is, from 0
   std::uint64_t version;      // of the weights that the gradient was computed on
   std::span<float> gradient;  // used up when it is applied: holds the new weights then
+  double rate = 1;            // how much of the learning rate it is to be applied with
 };
 
 class Block {

@@ -3,8 +3,12 @@
 //
 //   own_share        worker i takes the units i, i + n, i + 2n ..., as bsp has it
 //   whoever_is_free  the next unit goes to whoever asks, so that a slow worker holds nobody up
-//   until_share      own shares, but an epoch ends for all once a share of its units is done: who
-//                    has done its own waits for that, and who has not skips the rest
+//   until_share      own shares, but who has done its own of an epoch waits for its end, and who
+//                    has not then skips the rest
+//
+// An epoch may end before its time, for all, once a share of its units is done. Where all go step by
+// step, that is after the same step for all; where units go to whoever is free, it is when so many
+// have been handed out, and nobody waits for the last of them.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +29,7 @@ class Clerk {
   enum class Mode { own_share, whoever_is_free, until_share };
   struct Options {
     Mode mode = Mode::own_share;
-    double epoch_share = 1;  // until_share
+    double epoch_share = 1;
   };
   static constexpr std::uint64_t kNoMore = ~std::uint64_t{0};
 
@@ -47,6 +51,9 @@ class Clerk {
   };
 
   std::uint64_t epoch_of(std::uint64_t unit) const { return unit / plan_.units_per_epoch; }
+  std::uint64_t enough_units() const;
+  std::uint64_t own_after(std::uint64_t unit, std::uint64_t worker) const;
+  std::uint64_t free_unit();
   void end_epoch_if_over();
 
   Options options_;

@@ -35,6 +35,7 @@ KeyRequest ServerClient::request(std::size_t key, std::uint32_t flags, std::uint
   request.flags = flags;
   request.clock = clock;
   request.version = held_[key].version;
+  request.rate = rate_;
   return request;
 }
 

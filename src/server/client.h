@@ -53,6 +53,9 @@ class ServerClient {
   void adopt(std::size_t key, const WeightsHeader& weights) { held_[key] = weights; }
   const WeightsHeader& held(std::size_t key) const { return held_[key]; }
 
+  // How much of their learning rate servers are to apply the gradients to come with.
+  void set_rate(double rate) { rate_ = rate; }
+
   // No more pushes; waits for everybody else's last and returns what all servers have seen. For as
   // long as others push, something comes in from every server at least once a second.
   Task<ServerReport> done();
@@ -67,6 +70,7 @@ class ServerClient {
   Options options_;
   std::vector<Key> keys_;
   std::vector<WeightsHeader> held_;
+  double rate_ = 1;
 };
 
 }  // namespace starling

@@ -13,14 +13,22 @@ std::unique_ptr<Gate> make_gate(const GateSettings& settings) {
     case GateSettings::Kind::ssp:
       return make_ssp_gate(static_cast<std::uint64_t>(settings.delay_bound));
     case GateSettings::Kind::async:
-    case GateSettings::Kind::epoch:
       return make_async_gate();
     case GateSettings::Kind::value:
       return make_value_gate(settings.value_bound);
     case GateSettings::Kind::quorum:
       return make_quorum_gate(settings.quorum);
+    case GateSettings::Kind::softsync:
+      return make_softsync_gate(settings.quorum);
   }
   return make_bsp_gate();
+}
+
+void choose_first(const Block& block, int pushes, std::vector<std::size_t>& chosen) {
+  const auto enough = static_cast<std::size_t>(std::clamp(block.active_workers(), 1, pushes));
+  if (block.waiting().size() < enough) return;
+  for (std::size_t i = 0; i < enough; ++i) chosen.push_back(i);  // in the order of arrival
+  std::ranges::sort(chosen, {}, [&](std::size_t i) { return block.waiting()[i].worker; });
 }
 
 void choose_most_stale(const Block& block, std::vector<std::size_t>& chosen) {

@@ -1,15 +1,16 @@
 // A gate decides when a server acts: which of the gradients that wait make up the next update, and
 // when a worker may read. Everything else about a parameter server is the same for all of them.
 //
-//   bsp     all gradients of a step are one update, and all wait for it
-//   ssp     a gradient is an update as it comes; who is more than s steps ahead of the slowest
-//           waits. s = 0 is bsp
-//   async   a gradient is an update as it comes, nobody waits. It is ssp with s = infinity
-//   value   as async, but an update that would move the weights by Delta or more away from what
-//           some worker is computing on is held
-//   quorum  the first q gradients on the newest weights are one update, later ones are dropped
-//   epoch   as async. An epoch ends early, which is not about updates but about who does what next:
-//           see clerk.h
+//   bsp       all gradients of a step are one update, and all wait for it
+//   ssp       a gradient is an update as it comes; who is more than s steps ahead of the slowest
+//             waits. s = 0 is bsp
+//   async     a gradient is an update as it comes, nobody waits. It is ssp with s = infinity
+//   value     as async, but an update that would move the weights by Delta or more away from what
+//             some worker is computing on is held
+//   quorum    the first q gradients on the newest weights are one update, later ones are dropped
+//   softsync  every c gradients are one update, on whatever weights; none is dropped. c = 1 is async
+//
+// The early end of an epoch is not about updates but about who does what next: see clerk.h.
 #pragma once
 
 #include <cstdint>
@@ -43,16 +44,16 @@ class Gate {
 };
 
 struct GateSettings {
-  enum class Kind { bsp, ssp, async, value, quorum, epoch };
+  enum class Kind { bsp, ssp, async, value, quorum, softsync };
   friend constexpr Names<6> names_of(Kind) {
-    return {"gate", {"bsp", "ssp", "async", "value", "quorum", "epoch"}};
+    return {"gate", {"bsp", "ssp", "async", "value", "quorum", "softsync"}};
   }
 
   Kind kind = Kind::bsp;
-  int delay_bound = 3;        // ssp: s
-  double value_bound = 0.1;   // value: Delta
-  int quorum = 0;             // quorum: q; 0: to be filled in, all but one worker
-  double epoch_share = 0.75;  // epoch: the share of its samples after which an epoch ends
+  int delay_bound = 3;       // ssp: s
+  double value_bound = 0.1;  // value: Delta
+  int quorum = 0;            // quorum: q, softsync: c; 0: to be filled in, all but one worker
+  double epoch_share = 1;    // the share of its samples after which an epoch ends for all
 
   // Whether all workers do every step together.
   bool in_step() const { return kind == Kind::bsp || (kind == Kind::ssp && delay_bound == 0); }
@@ -68,11 +69,13 @@ struct GateSettings {
     visit({"value_bound", Section::servers,
            "value: how far a weight may move while a worker computes", gate(Kind::value)},
           s.value_bound, 1e-12, 1e6);
-    visit({"quorum", Section::servers,
-           "quorum: how many gradients make a step; 0: all but one worker's", gate(Kind::quorum)},
+    visit({"quorum",
+           Section::servers,
+           "quorum, softsync: how many gradients make an update; 0: all but one worker's",
+           {s.kind == Kind::quorum || s.kind == Kind::softsync, "gates quorum and softsync"}},
           s.quorum, 0, 4096);
     visit({"epoch_share", Section::servers,
-           "epoch: the share of its samples after which an epoch ends", gate(Kind::epoch)},
+           "server: the share of its samples after which an epoch ends for all"},
           s.epoch_share, 0.01, 1.0);
   }
 };
@@ -85,8 +88,12 @@ std::unique_ptr<Gate> make_ssp_gate(std::uint64_t delay_bound);
 std::unique_ptr<Gate> make_async_gate();
 std::unique_ptr<Gate> make_value_gate(double value_bound);
 std::unique_ptr<Gate> make_quorum_gate(int quorum);
+std::unique_ptr<Gate> make_softsync_gate(int gradients);
 
-// What gates share. The most stale of the waiting pushes, the first of equals:
+// What gates share. So many of the pushes that came first, by worker, or as many as there are
+// workers left to send one; none if there are fewer.
+void choose_first(const Block& block, int pushes, std::vector<std::size_t>& chosen);
+// The most stale of the waiting pushes, the first of equals:
 void choose_most_stale(const Block& block, std::vector<std::size_t>& chosen);
 // All pushes of the round that is due (as many rounds as updates have been), by worker, once every
 // active worker's is there.

@@ -4,7 +4,8 @@
 //   A. hello    on the control channel: the plan of work and the blocks that the worker believes
 //               this server to hold. All workers must say the same.
 //   B. put      on each block's channel, by worker 0: the first weights.
-//   C. push     the gradient of a block, or the two factors it is the product of, with the clock.
+//   C. push     the gradient of a block, or the two factors it is the product of, with the clock
+//               and the share of the learning rate that the worker's schedule has come to.
 //      pull     answered with the version and the weights when the gate allows; push and pull can
 //               be one request.
 //      settle   answered with the version alone, once the worker's last push has been applied or
@@ -58,6 +59,7 @@ struct KeyRequest {
   std::uint64_t offset = 0;   // and where the block begins in the outputs x inputs gradient
   std::uint64_t clock = 0;
   std::uint64_t version = 0;
+  double rate = 1;  // push: how much of the learning rate the gradient is applied with
 };
 
 struct WeightsHeader {

@@ -1,8 +1,6 @@
 // Quorum, with backup workers: the first q gradients on the newest weights are one update by their
 // mean. Whoever comes later worked in vain: its gradient is dropped, and it goes on from the newest
 // weights. When fewer than q workers are left, all that are left are the quorum.
-#include <algorithm>
-
 #include "server/block.h"
 #include "server/gate.h"
 
@@ -15,10 +13,7 @@ class QuorumGate : public Gate {
   explicit QuorumGate(int quorum) : quorum_(quorum) {}
 
   void choose(const Block& block, std::vector<std::size_t>& chosen) const override {
-    const auto enough = static_cast<std::size_t>(std::clamp(block.active_workers(), 1, quorum_));
-    if (block.waiting().size() < enough) return;
-    for (std::size_t i = 0; i < enough; ++i) chosen.push_back(i);  // in the order of arrival
-    std::ranges::sort(chosen, {}, [&](std::size_t i) { return block.waiting()[i].worker; });
+    choose_first(block, quorum_, chosen);
   }
   bool may_read(const Block& block, int worker) const override { return !block.is_waiting(worker); }
   bool needs_everybody() const override { return false; }

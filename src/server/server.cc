@@ -239,8 +239,12 @@ class Server::Desk {
         if (request.clock < block.clock(worker) || request.version > block.version()) {
           throw Error(fmt::format("rank {} pushed what cannot have happened yet", rank), kRemedy);
         }
+        if (!(request.rate >= 0 && request.rate <= 1)) {
+          throw Error(fmt::format("rank {} wants {} times the learning rate", rank, request.rate),
+                      kRemedy);
+        }
         if (!sent_before_training_) sent_before_training_ = bytes_sent();
-        block.arrived({worker, request.clock, request.version, landing.span()});
+        block.arrived({worker, request.clock, request.version, landing.span(), request.rate});
       }
       if (request.flags & KeyRequest::kSettle) {  // we listen again only when a push has settled
         WeightsHeader header = header_for(worker, block);

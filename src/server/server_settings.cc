@@ -23,7 +23,7 @@ void check(const ServerSettings& settings, int workers, int backward_passes) {
         fmt::format("{} workers cannot be shared out evenly in groups of {}", workers, group),
         "group must divide workers");
   }
-  if (settings.gate.kind == GateSettings::Kind::quorum && settings.gate.quorum > workers / group) {
+  if (settings.gate.quorum > workers / group) {
     throw Error(fmt::format("quorum = {} can never be reached by {} worker{}", settings.gate.quorum,
                             workers / group, workers / group == 1 ? "" : "s"),
                 fmt::format("it goes from 1 to {}", workers / group));

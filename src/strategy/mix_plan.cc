@@ -2,11 +2,64 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "base/error.h"
 #include "strategy/registry.h"
 #include "topology/spectrum.h"
 
 namespace starling {
+
+namespace {
+
+// "1, 2, 1"
+std::vector<double> numbers_in(const char* setting, const std::string& text) {
+  std::vector<double> numbers;
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  while (at < end) {
+    if (*at == ' ' || *at == ',') {
+      ++at;
+      continue;
+    }
+    double number = -1;
+    const auto [behind, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || !(number >= 0 && number <= 1e6)) {
+      throw Error(fmt::format("{} = '{}' is not understood", setting, text),
+                  "write numbers from 0 to 1000000, with commas between them");
+    }
+    numbers.push_back(number);
+    at = behind;
+  }
+  return numbers;
+}
+
+std::vector<double> merge_weights_in(const std::string& text) {
+  std::vector<double> weights = numbers_in("merge_weights", text);
+  if (weights.empty()) return weights;
+  if (weights.size() != 3 || weights[0] + weights[2] == 0) {
+    throw Error(fmt::format("merge_weights = '{}' do not mix three workers", text),
+                "write them like '1, 2, 1': the one before, the worker itself, the one after it");
+  }
+  return weights;
+}
+
+// How many rounds lie between two letters, by depth; a round is due every `period`.
+std::vector<int> rounds_in(const char* setting, const std::string& text, int period) {
+  std::vector<int> rounds;
+  for (double number : numbers_in(setting, text)) {
+    const auto steps = static_cast<int>(number);
+    if (steps != number || steps == 0 || steps % period != 0) {
+      throw Error(fmt::format("{} = '{}': {:g} is no multiple of period = {}", setting, text,
+                              number, period),
+                  "make it one");
+    }
+    rounds.push_back(steps / period);
+  }
+  return rounds;
+}
+
+}  // namespace
 
 bool is_mix(const Settings& settings) {
   return strategy_row(settings.strategy).reads == Part::mixing;
@@ -24,6 +77,7 @@ GraphSettings graph_settings(const Settings& settings) {
   GraphSettings graph = settings.mix.graph;
   graph.kind = graph_kind(settings);
   graph.size = settings.workers;
+  graph.merge_weights = merge_weights_in(settings.mix.merge_weights);
   return graph;
 }
 
@@ -31,7 +85,9 @@ MixingSettings mixing_settings(const Settings& settings) {
   MixingSettings mixing = settings.mix;
   mixing.graph = graph_settings(settings);
   mixing.waits = mixes_in_step(settings);
-  mixing.rounds_down = std::max(1, settings.mix.period_down / settings.schedule.period);
+  const int period = settings.schedule.period;
+  mixing.rounds_up = rounds_in("periods_up", settings.mix.periods_up, period);
+  mixing.rounds_down = rounds_in("periods_down", settings.mix.periods_down, period);
   mixing.seed = static_cast<std::uint64_t>(settings.seed);
   return mixing;
 }
@@ -45,7 +101,12 @@ Schedule::Options schedule_options(const Settings& settings) {
 std::optional<double> graph_gap(const Settings& settings) {
   constexpr int kMostWorkers = 128;
   if (settings.workers > kMostWorkers) return std::nullopt;
-  const Graph graph = make_graph(graph_settings(settings));
+  const GraphSettings made_as = graph_settings(settings);
+  if (!made_as.merge_weights.empty()) {
+    const Matrix round = merge_matrix(made_as.size, made_as.merge_weights);
+    return spectral_gap(std::span(&round, 1));
+  }
+  const Graph graph = make_graph(made_as);
   using enum MixingSettings::Rule;
   const MixingSettings::Rule rule = settings.mix.rule;
   const bool is_star = graph_kind(settings) == GraphSettings::Kind::star;
@@ -98,11 +159,13 @@ void check_mix(const Settings& settings) {
   if (mix.graph.kind == GraphSettings::Kind::file && mix.graph.file.empty()) {
     throw Error("graph = file needs a file", "name it with graph_file");
   }
-  if (mix.period_down % schedule.period != 0) {
-    throw Error(fmt::format("period_down = {} is no multiple of period = {}", mix.period_down,
-                            schedule.period),
-                "make it one");
+  if (mix.beta > mix.alpha) {
+    throw Error(fmt::format("beta = {:g} is more than alpha = {:g}: who answers would move further "
+                            "than who asks, and run after each",
+                            mix.beta, mix.alpha),
+                "alpha must be as large as beta, or larger");
   }
+  mixing_settings(settings);  // says what is wrong with lists of numbers
   if (mix.graph.kind == GraphSettings::Kind::file)
     make_graph(graph_settings(settings));  // says what is wrong
 }

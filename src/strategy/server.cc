@@ -141,6 +141,11 @@ class ServerStrategy : public Strategy {
     if (team_.size() == 1 && settings_.server.lag == 0) co_await fetch_all(replica.weights);
   }
 
+  void set_rate(double rate) override {
+    rate_ = rate;
+    if (client_) client_->set_rate(rate);
+  }
+
   bool in_step() const override { return false; }
   bool updates_weights() const override { return true; }
   std::optional<ServerReport> server_report() const override { return report_; }
@@ -194,7 +199,8 @@ class ServerStrategy : public Strategy {
       co_return;
     }
     // What the servers will do in their own time is done here at once.
-    if (!fetches()) subtract_scaled(weights, gradient, static_cast<float>(settings_.optimizer.lr));
+    const auto lr = static_cast<float>(settings_.optimizer.lr * rate_);
+    if (!fetches()) subtract_scaled(weights, gradient, lr);
     if (push_every_ > 1) {
       const std::span<float> sum = of_key(sums_, key);
       add(sum, gradient);
@@ -303,6 +309,7 @@ class ServerStrategy : public Strategy {
   std::uint64_t fetch_every_;
   bool fetches_last_;
   std::uint64_t steps_ = 0;
+  double rate_ = 1;  // of the learning rate, in this step
 
   std::optional<Server> server_;  // if this worker serves as well
   std::optional<Running> serving_;

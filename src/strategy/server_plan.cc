@@ -24,9 +24,10 @@ int group_size(const Settings& settings) { return settings.server.group_size(set
 namespace {
 
 Clerk::Options clerk_options(const GateSettings& gate) {
-  if (gate.in_step()) return {Clerk::Mode::own_share, 1};
-  if (gate.kind == GateSettings::Kind::epoch) return {Clerk::Mode::until_share, gate.epoch_share};
-  return {Clerk::Mode::whoever_is_free, 1};
+  if (gate.in_step()) return {Clerk::Mode::own_share, gate.epoch_share};
+  // Who waits for an epoch's end would hold up all other gates, which count on its gradients.
+  const bool waits = gate.kind == GateSettings::Kind::async && gate.epoch_share < 1;
+  return {waits ? Clerk::Mode::until_share : Clerk::Mode::whoever_is_free, gate.epoch_share};
 }
 
 }  // namespace

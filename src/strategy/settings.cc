@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <toml++/toml.h>
+#include <array>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -129,9 +132,39 @@ void read_settings(std::string_view toml, const std::string& source, Settings& s
   }
 }
 
-std::string write_settings(const Settings& settings) {
-  toml::table table;
-  visit_settings(settings, Writer{table});
+namespace {
+
+// What stands in a file, short enough for a line; a name of no file as it is.
+std::string contents_of(const std::string& name) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(name, none)) return name;
+  std::ifstream file(name, std::ios::binary);
+  std::uint64_t bytes = 0,
+                mixed = 0xcbf29ce484222325;  // FNV-1a: files differ by mishap, not by malice
+  std::array<char, 1 << 16> part;
+  while (file.read(part.data(), part.size()), file.gcount() > 0) {
+    for (std::streamsize i = 0; i < file.gcount(); ++i) {
+      mixed =
+          (mixed ^ static_cast<unsigned char>(part[static_cast<std::size_t>(i)])) * 0x100000001b3;
+    }
+    bytes += static_cast<std::uint64_t>(file.gcount());
+  }
+  return fmt::format("a file of {} bytes, {:016x}", bytes, mixed);
+}
+
+struct AgreedWriter {
+  toml::table& table;
+  template <class Value, class... Range>
+  void operator()(const Setting& setting, const Value& field, Range... range) const {
+    if (setting.alike != Alike::nothing) Writer{table}(setting, field, range...);
+  }
+  void operator()(const Setting& setting, const std::string& field) const {
+    if (setting.alike == Alike::nothing) return;
+    Writer{table}(setting, setting.alike == Alike::contents ? contents_of(field) : field);
+  }
+};
+
+std::string lines_of(const toml::table& table) {
   std::ostringstream text;
   for (const auto& [name, node] : table) {
     text << name.str() << " = ";
@@ -143,6 +176,20 @@ std::string write_settings(const Settings& settings) {
     text << "\n";
   }
   return text.str();
+}
+
+}  // namespace
+
+std::string write_settings(const Settings& settings) {
+  toml::table table;
+  visit_settings(settings, Writer{table});
+  return lines_of(table);
+}
+
+std::string agreed_settings(const Settings& settings) {
+  toml::table table;
+  visit_settings(settings, AgreedWriter{table});
+  return lines_of(table);
 }
 
 std::string exchange_help() {

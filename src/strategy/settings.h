@@ -14,6 +14,7 @@
 #include "mixing/mixing_settings.h"
 #include "server/optimizer.h"
 #include "server/server_settings.h"
+#include "strategy/lr_schedule.h"
 #include "strategy/schedule_settings.h"
 #include "strategy/train_settings.h"
 
@@ -48,6 +49,7 @@ struct Settings {
   ScheduleSettings schedule;
   ServerSettings server;
   OptimizerSettings optimizer{.momentum = 0.5};
+  LrSchedule lr_schedule;
   TrainSettings train;
 };
 
@@ -92,10 +94,15 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
   ScheduleSettings::visit(s.schedule, of_part(Part::mixing));
   CodecSettings::visit(s.mix.codec, of_part(Part::mixing));
   ServerSettings::visit(s.server, of_part(Part::servers));
-  visit({"slow", Section::together, "slow a worker down, e.g. 3:5 for worker 3 by five times"},
+  visit({"slow",
+         Section::together,
+         "slow a worker down, e.g. 3:5 for worker 3 by five times",
+         {},
+         Alike::nothing},
         s.slow);
   TrainSettings::visit(s.train, visit);
   OptimizerSettings::visit(s.optimizer, visit);
+  LrSchedule::visit(s.lr_schedule, visit);
   visit({"seed", Section::learning, "makes first weights, shuffling and dropout repeatable"},
         s.seed, 0, 2'000'000'000);
   visit({"bucket_kb", Section::together,
@@ -107,6 +114,9 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
 // name, on anything that is not a setting or out of its range.
 void read_settings(std::string_view toml, const std::string& source, Settings& settings);
 std::string write_settings(const Settings& settings);
+// Of these, what all machines of a job must have alike: "name = value", a line each. Files count by
+// what is in them, wherever they are.
+std::string agreed_settings(const Settings& settings);
 
 // Throws Error, in one sentence, if the settings cannot be run, or if one that is not as it is by
 // default is read by nobody in this configuration.

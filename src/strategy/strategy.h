@@ -75,6 +75,10 @@ class Strategy {
   // meanwhile.
   virtual Task<> catch_up(Replica replica);
 
+  // How much of the learning rate the step that comes takes (strategy/lr_schedule.h), for who
+  // updates the weights elsewhere. The worker's own optimizer is its owner's affair.
+  virtual void set_rate(double) {}
+
   // Whether workers go step by step together and to the end, so that they can do other things
   // together as well.
   virtual bool in_step() const { return true; }

@@ -5,6 +5,7 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <array>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -57,6 +58,44 @@ std::vector<System> named_systems() {
   }
   std::ranges::sort(systems, {}, &System::name);
   return systems;
+}
+
+namespace {
+
+// `strategy = "mix"`, `graph = "star"` ...
+std::string settings_of(const System& system) {
+  constexpr std::string_view kSection = "[settings]\n";
+  std::istringstream lines(system.toml.substr(system.toml.find(kSection) + kSection.size()));
+  std::string list;
+  for (std::string line; std::getline(lines, line);) {
+    list += fmt::format("{}`{}`", list.empty() ? "" : ", ", line);
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string systems_page() {
+  std::string page =
+      "# The named systems\n\n"
+      "Each is a short file of settings in `systems/`; `starling systems NAME` shows one, "
+      "`starling train --system NAME` runs it. `starling systems --markdown` prints this page; a "
+      "test holds the page to the files, and each file's choices and numbers to its settings "
+      "(`tests/strategy/systems_test.cc`).\n\n"
+      "| system | parallelism | optimization | schedule | exchange | topology |\n"
+      "|---|---|---|---|---|---|\n";
+  const std::vector<System> systems = named_systems();
+  for (const System& each : systems) {
+    page +=
+        fmt::format("| [{0}](#{0}) | {1} | {2} | {3} | {4} | {5} |\n", each.name, each.parallelism,
+                    each.optimization, each.schedule, each.exchange, each.topology);
+  }
+  for (const System& each : systems) {
+    page += fmt::format(
+        "\n## {}\n**{}.** {}\n\n- *Paper:* {}\n- *Settings:* {}\n- *How ours differs:* {}\n",
+        each.name, each.title, each.summary, each.source, settings_of(each), each.difference);
+  }
+  return page;
 }
 
 System find_system(std::string_view name) {

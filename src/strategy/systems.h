@@ -24,6 +24,8 @@ struct System {
 std::vector<System> named_systems();
 // The one of that name; throws Error naming those there are.
 System find_system(std::string_view name);
+// All of them as a page of Markdown, which docs/systems.md is.
+std::string systems_page();
 // The description part of a system file; throws Error on what is missing.
 System parse_system(std::string_view toml, const std::string& source);
 

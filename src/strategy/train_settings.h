@@ -30,12 +30,20 @@ struct TrainSettings {
 
   template <class Self, class Visitor>
   static void visit(Self& s, Visitor&& visit) {
-    visit({"model", Section::trained, "mnist-cnn, cnn3, mlp, or a TorchScript file (model.pt)"},
+    visit({"model",
+           Section::trained,
+           "mnist-cnn, cnn3, mlp, or a TorchScript file (model.pt)",
+           {},
+           Alike::contents},
           s.model);
     visit(
         {"data", Section::trained, "mnist, or synthetic: digits drawn by the program, no download"},
         s.data);
-    visit({"data_folder", Section::trained, "where the MNIST files are; empty: the cache folder"},
+    visit({"data_folder",
+           Section::trained,
+           "where the MNIST files are; empty: the cache folder",
+           {},
+           Alike::nothing},
           s.data_folder);
     visit({"samples", Section::trained,
            "train on the first so many samples; 0: all (synthetic: 10000)"},

@@ -247,6 +247,17 @@ Matrix push_matrix(const Graph& graph, std::uint64_t round) {
   return matrix;
 }
 
+Matrix merge_matrix(int size, std::span<const double> weights) {
+  const double all = weights[0] + weights[1] + weights[2];
+  Matrix matrix(at(size), std::vector<double>(at(size)));
+  for (int rank = 0; rank < size; ++rank) {
+    matrix[at(rank)][at((rank + size - 1) % size)] += weights[0] / all;
+    matrix[at(rank)][at(rank)] += weights[1] / all;
+    matrix[at(rank)][at((rank + 1) % size)] += weights[2] / all;
+  }
+  return matrix;
+}
+
 Matrix mixing_weights(const Graph& graph, std::uint64_t round) {
   return graph.symmetric() ? metropolis_matrix(graph, round) : mean_matrix(graph, round);
 }

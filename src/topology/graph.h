@@ -79,6 +79,10 @@ Matrix metropolis_matrix(const Graph& graph, std::uint64_t round = 0);
 // one: nothing is lost, and the mean comes from dividing by a weight that is pushed alike.
 Matrix push_matrix(const Graph& graph, std::uint64_t round = 0);
 
+// On a closed ring of that many: how much the one before, a worker itself and the one after it count.
+// Rows and columns sum to one. Of two workers, the other stands before and after.
+Matrix merge_matrix(int size, std::span<const double> weights);
+
 // What the graph's weights are where nobody says otherwise: Metropolis's where whoever hears is heard,
 // else the plain mean's.
 Matrix mixing_weights(const Graph& graph, std::uint64_t round = 0);

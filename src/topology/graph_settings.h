@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/names.h"
 #include "base/setting.h"
@@ -21,8 +22,10 @@ struct GraphSettings {
   int passes = 1;      // window: how many ring predecessors a worker hears
   int arity = 2;       // tree: how many children a worker has
   std::string file{};  // file: where its edges are, see graph_file.h
+  // closed-ring: how much the one before, a worker itself and the one after it count; none: alike
+  std::vector<double> merge_weights{};
 
-  // But for size and passes, which are not the graph's alone.
+  // But for size, passes and merge_weights, which are not the graph's alone.
   template <class Self, class Visitor>
   static void visit(Self& s, Visitor&& visit) {
     visit(
@@ -39,7 +42,8 @@ struct GraphSettings {
     visit({"graph_file",
            Section::decentral,
            "graph file: one edge a line, 'a b' or 'a -> b'",
-           {s.kind == Kind::file, "graph file", "", true}},
+           {s.kind == Kind::file, "graph file", "", true},
+           Alike::contents},
           s.file);
   }
 };

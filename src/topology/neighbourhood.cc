@@ -18,6 +18,19 @@ std::vector<double> weights_of(const Links& links, const DegreeOf& degree_of) {
   return weights;
 }
 
+// On a closed ring, as the settings have it.
+std::vector<double> merge_weights_of(const GraphSettings& settings, const Links& links, int rank) {
+  const std::vector<double>& merge = settings.merge_weights;
+  std::vector<double> weights;
+  for (int from : links.heard) {
+    double weight = 0;  // of two workers, the other stands before and after
+    if ((from + 1) % settings.size == rank) weight += merge[0];
+    if ((rank + 1) % settings.size == from) weight += merge[2];
+    weights.push_back(weight / (merge[0] + merge[1] + merge[2]));
+  }
+  return weights;
+}
+
 }  // namespace
 
 Neighbourhood::Neighbourhood(const GraphSettings& settings, int rank) {
@@ -35,7 +48,9 @@ Neighbourhood::Neighbourhood(const GraphSettings& settings, int rank) {
   }
   for (Links& links : links_of(settings, rank)) {
     std::vector<double> weights =
-        weights_of(links, [&](int from) { return degree_in(settings, from); });
+        settings.merge_weights.empty()
+            ? weights_of(links, [&](int from) { return degree_in(settings, from); })
+            : merge_weights_of(settings, links, rank);
     rounds_.push_back({std::move(links), std::move(weights)});
   }
 }

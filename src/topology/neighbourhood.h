@@ -21,7 +21,7 @@ class Neighbourhood {
   // Sorted; `round` counts on and on, it is taken modulo rounds().
   std::span<const int> hears(std::uint64_t round = 0) const { return in(round).links.heard; }
   std::span<const int> tells(std::uint64_t round = 0) const { return in(round).links.told; }
-  // Of each that it hears, in that order, as mixing_weights() has it.
+  // Of each that it hears, in that order, as mixing_weights() or merge_matrix() has it.
   std::span<const double> weights(std::uint64_t round = 0) const { return in(round).weights; }
 
  private:

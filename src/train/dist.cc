@@ -43,6 +43,11 @@ Settings settings_from_launcher(const Job& job) {
   return settings;
 }
 
+Job agreed_on(Job job, const Settings& settings) {
+  job.terms = agreed_settings(settings);
+  return job;
+}
+
 // As a loop of the user's own joins.
 Job launched_job() {
   Job job = job_from_environment();
@@ -85,7 +90,7 @@ Dist::Dist(Model model, const Job& launched) try
 Dist::Dist(Model model, Settings settings, Job job, Workload workload)
     : settings_(std::move(settings)),
       kernel_(job),
-      session_(std::move(job)),
+      session_(agreed_on(std::move(job), settings_)),
       model_(std::move(model)) {
   const auto slow = slow_worker(settings_);
   if (slow && slow->who == rank()) slowness_ = slow->factor;

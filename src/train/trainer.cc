@@ -147,6 +147,7 @@ class Trainer {
         if (reached) dist_.run("asking all to stop", dealer_->stop());
         stopping_ = reached;
       }
+      set_learning_rate(step);
       train_step(*batch);
       step_ = step + 1;
       report_progress();
@@ -214,6 +215,14 @@ class Trainer {
   Task<> ask_for_batch(std::optional<std::uint64_t>& batch) {
     Task<std::optional<std::uint64_t>> next = dealer_->next();
     batch = co_await next;
+  }
+
+  void set_learning_rate(std::uint64_t step) {
+    const double share = settings_.lr_schedule.share(step, batches_.steps_per_epoch(), steps_);
+    for (torch::optim::OptimizerParamGroup& group : optimizer_->param_groups()) {
+      group.options().set_lr(settings_.optimizer.lr * share);
+    }
+    dist_.strategy().set_rate(share);
   }
 
   void train_step(std::uint64_t number) {

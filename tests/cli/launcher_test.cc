@@ -1,13 +1,11 @@
 // `starling launch` on real processes: who is told, who is blamed, and that nobody stays behind.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tests/cli/two_machines.h"
 #include "tests/process.h"
 
 namespace starling {
@@ -517,42 +515,15 @@ TEST(Launcher, KeepsTheSecretOffTheCommandLines) {
   EXPECT_TRUE(gone(two));
 }
 
-// A port that was free a moment ago.
-std::string free_address() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ::close(fd);
-  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-}
-
-class TwoMachines : public testing::Test {
+class TwoLaunchers : public TwoMachines {
  protected:
-  TwoMachines() {
-    std::ofstream(folder_.path() / "secret") << "correct horse battery staple\n";
-    std::ofstream(folder_.path() / "guess") << "incorrect horse battery staple\n";
-    using enum std::filesystem::perms;
-    for (const char* file : {"secret", "guess"}) {
-      std::filesystem::permissions(folder_.path() / file, owner_read | owner_write);
-    }
-  }
   Words machine(int number, const Words& behaviour, const std::string& secret = "secret",
                 const std::string& timeout = "60") {
-    return launch_command(
-        2, behaviour,
-        {"--machines", "2", "--machine", std::to_string(number), "--rendezvous", address_,
-         "--secret-file", (folder_.path() / secret).string(), "--timeout", timeout});
+    return launch_command(2, behaviour, machine_flags(number, secret, timeout));
   }
-
-  TemporaryFolder folder_;
-  std::string address_ = free_address();
 };
 
-TEST_F(TwoMachines, WorkTogether) {
+TEST_F(TwoLaunchers, WorkTogether) {
   Process second(machine(1, {"meet+finish"}));
   Process first(machine(0, {"meet+finish"}));
   EXPECT_EQ(first.wait(kPatience), "exit 0") << first.story();
@@ -560,7 +531,7 @@ TEST_F(TwoMachines, WorkTogether) {
   EXPECT_EQ(count(first.out() + second.out(), "finished"), 4u);
 }
 
-TEST_F(TwoMachines, BothEndWhenAWorkerOfOneIsKilled) {
+TEST_F(TwoLaunchers, BothEndWhenAWorkerOfOneIsKilled) {
   Process first(machine(0, {"ring"}));
   Process second(machine(1, {"ring"}));
   ASSERT_TRUE(all_say(first, "is exchanging", 2));
@@ -573,13 +544,17 @@ TEST_F(TwoMachines, BothEndWhenAWorkerOfOneIsKilled) {
       << second.err();
 }
 
-TEST_F(TwoMachines, DoNotTrustEachOtherWithoutTheSecret) {
+TEST_F(TwoLaunchers, DoNotTrustEachOtherWithoutTheSecret) {
   Process first(machine(0, {"ring"}, "secret", "2"));
   Process second(machine(1, {"ring"}, "guess", "2"));
   EXPECT_EQ(second.wait(kPatience), "exit 1") << second.story();
   EXPECT_EQ(first.wait(kPatience), "exit 1") << first.story();
-  EXPECT_TRUE(contains(verdict(first), "waited 2 s for rank 2, 3"));
-  EXPECT_NE(verdict(second), "");
+  EXPECT_TRUE(contains(verdict(first), "waited 2 s for ranks 2 and 3; one from 127.0.0.1 that "));
+  EXPECT_TRUE(contains(verdict(first), "was refused: it does not know this job's secret"));
+  EXPECT_TRUE(contains(verdict(second), "it does not know this job's secret; give every machine"));
+  for (Process* process : {&first, &second}) {
+    EXPECT_FALSE(contains(process->out() + process->err(), "horse")) << "a secret is no secret";
+  }
 }
 
 }  // namespace

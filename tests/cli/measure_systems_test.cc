@@ -1,9 +1,12 @@
 // `starling measure` on grids that train: all runs in one table and one report, and what has been
 // measured is kept.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/units.h"
 #include "tests/cli/starling_program.h"
 
 namespace starling {
@@ -73,11 +76,37 @@ TEST(MeasureRace, TellsWhoWasFirstAndEndsWithAReport) {
   }
   EXPECT_LT(race["rows"][3]["bytes_sent"].get<double>(),  // every 16th step, as halves
             race["rows"][1]["bytes_sent"].get<double>());
-  // A racer's time is its run's training time.
-  const json run = json::parse(file_text(path / "all-reduce" / "summary.json"));
-  if (!race["rows"][0]["seconds"].is_null()) {
-    EXPECT_EQ(race["rows"][0]["seconds"], run["train_seconds"]);
+  // What the race says of a run is what its summary and the report say.
+  const std::vector<std::string> table = lines_of(file_text(path / "table.md"));
+  const std::vector<std::string> report = lines_of(file_text(path / "report" / "comparison.md"));
+  for (const json& row : race["rows"]) {
+    const std::string who = row["who"];
+    const json run = json::parse(file_text(path / who / "summary.json"));
+    if (row["accuracy"].get<double>() >= 0.3) {
+      EXPECT_EQ(row["seconds"], run["train_seconds"]);
+    } else {
+      EXPECT_TRUE(row["seconds"].is_null()) << row;
+    }
+    double sent = 0;
+    for (const json& bytes : run["training_bytes_sent"]) sent += bytes.get<double>();
+    EXPECT_EQ(row["bytes_sent"], sent);
+    const auto line_of = [&](const std::vector<std::string>& lines) {
+      const auto line = std::ranges::find_if(
+          lines, [&](const std::string& each) { return each.starts_with("| " + who + " |"); });
+      EXPECT_NE(line, lines.end()) << who;
+      return line == lines.end() ? "" : *line;
+    };
+    const std::string seconds = fmt::format("| {:.1f} s |", run["train_seconds"].get<double>());
+    EXPECT_NE(line_of(report).find(seconds), std::string::npos) << line_of(report);
+    EXPECT_NE(line_of(report).find("| " + format_bytes(sent) + " |"), std::string::npos);
+    EXPECT_NE(line_of(table).find("| " + format_bytes(sent) + " |"), std::string::npos);
+    if (!row["seconds"].is_null()) {
+      EXPECT_NE(line_of(table).find(seconds), std::string::npos) << line_of(table);
+    }
   }
+  EXPECT_TRUE(std::ranges::any_of(race["rows"], [](const json& row) {
+    return !row["seconds"].is_null();
+  })) << "nobody got there";
   const std::string page = file_text(path / "report" / "index.html");
   EXPECT_NE(page.find("pairwise-16-half"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(path / "plot.svg"));

@@ -1,6 +1,7 @@
 // `starling train` as its users meet it: real workers, real files, real kills.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 
 #include "base/units.h"
 #include "tests/cli/starling_program.h"
+#include "tests/cli/two_machines.h"
 
 namespace starling {
 namespace {
@@ -169,29 +171,62 @@ TEST_F(Train, TakesSettingsFromASystemAFileAndFlagsInThisOrder) {
   }
 }
 
-// One meaning each: seconds, samples/s, bytes and rounds.
-TEST_F(Train, TellsTheSameOnTheTerminalInJsonAndInTheReport) {
+// What the live page shows at the end of a run: the server waits for a page that has been watching.
+json end_on_the_live_page(Process& process) {
+  const auto port = [&] {
+    const std::string before = "live page: http://127.0.0.1:", said = process.err();
+    const auto at = said.find(before);
+    return at == std::string::npos ? 0 : std::atoi(said.c_str() + at + before.size());
+  };
+  EXPECT_TRUE(wait_until(60s, [&] { return port() != 0; })) << process.story();
+  httplib::Client page("127.0.0.1", port());
+  json state;
+  EXPECT_TRUE(wait_until(kTrainingPatience, [&] {
+    const httplib::Result answer = page.Get("/state");
+    if (answer) state = json::parse(answer->body, nullptr, false);
+    return state.is_object() && state["summary"].is_object();
+  })) << process.story();
+  return state;
+}
+
+// One meaning each: seconds, samples/s, bytes and rounds. --json prints the summary, as another test
+// says; the race and the report are compared where the race is run.
+TEST_F(Train, TellsTheSameOnTheTerminalTheLivePageAndInTheReport) {
   Words words = train_words({"--workers", "2", "--strategy", "mix", "--graph", "closed-ring",
-                             "--evaluate-every", "0.2", "--run", run()});
+                             "--evaluate-every", "0.2", "--live", "127.0.0.1:0", "--run", run()});
   std::erase(words, "--json");
-  const Ran ran = starling_program(words, kTrainingPatience);
-  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  words.insert(words.begin(), STARLING_PROGRAM);
+  Process ran(words);
+  const json live = end_on_the_live_page(ran);
+  ASSERT_EQ(ran.wait(kTrainingPatience), "exit 0") << ran.story();
   const json summary = json::parse(file_text(run() + "/summary.json"));
   const double time = summary["train_seconds"];
   EXPECT_GT(summary["seconds"].get<double>(), time) << "there were evaluations";
   EXPECT_NEAR(summary["samples_per_second"].get<double>(), 600 / time, 1e-6);
-  double sent = 0;
-  for (const json& bytes : summary["wire_bytes_sent"]) sent += bytes.get<double>();
+  const auto sum = [&](const char* key) {
+    double total = 0;
+    for (const json& bytes : summary[key]) total += bytes.get<double>();
+    return total;
+  };
+  const double sent = sum("wire_bytes_sent"), in_training = sum("training_bytes_sent");
   const std::string seconds = fmt::format("{:.1f} s", time);
   const std::string speed = format_count(summary["samples_per_second"]);
   const std::string rounds = format_count(summary["mixing"]["rounds"]);
   EXPECT_EQ(rounds, "20") << "10 steps of 2 workers";
   for (const std::string& said :
-       {seconds + ", " + speed + " samples/s", format_bytes(sent) + " on the wire",
+       {seconds + ", " + speed + " samples/s",
+        format_bytes(sent) + " on the wire, " + format_bytes(in_training) + " of them in training",
         rounds + " rounds of all workers"}) {
-    EXPECT_NE(ran.out.find(said), std::string::npos) << said << "\n" << ran.out;
+    EXPECT_NE(ran.out().find(said), std::string::npos) << said << "\n" << ran.out();
   }
-  // The last line of the metrics is what the live page shows.
+  EXPECT_EQ(live["summary"]["train_seconds"], summary["train_seconds"]);
+  EXPECT_EQ(live["summary"]["seconds"], summary["seconds"]);
+  EXPECT_EQ(live["summary"]["samples_per_second"], summary["samples_per_second"]);
+  EXPECT_EQ(live["summary"]["wire_bytes_sent"], sent);
+  EXPECT_EQ(live["summary"]["rounds"], summary["mixing"]["rounds"]);
+  EXPECT_EQ(live["progress"]["training_time"], summary["train_seconds"]);
+  EXPECT_EQ(live["progress"]["samples_per_second"], summary["samples_per_second"]);
+  // And its curves end where those of the metrics do.
   const json last = json::parse(lines_of(file_text(run() + "/metrics.jsonl")).back());
   EXPECT_DOUBLE_EQ(last["training_time"].get<double>(), time);
   EXPECT_NEAR(last["samples_per_second"].get<double>(), 600 / time, 1e-6);
@@ -199,7 +234,8 @@ TEST_F(Train, TellsTheSameOnTheTerminalInJsonAndInTheReport) {
   const std::string page = run("report");
   ASSERT_EQ(starling_program({"report", run(), "--out", page}).status, "exit 0");
   const std::string table = file_text(page + "/comparison.md");
-  for (const std::string& said : {seconds, speed, rounds, format_bytes(sent)}) {
+  for (const std::string& said :
+       {seconds, speed, rounds, format_bytes(sent), format_bytes(in_training)}) {
     EXPECT_NE(table.find("| " + said + " |"), std::string::npos) << said << "\n" << table;
   }
 }
@@ -377,6 +413,65 @@ TEST_F(EndlessTraining, EndsAtOnceOnASecondCtrlC) {
 TEST_F(EndlessTraining, LeavesNobodyBehindWhenItIsKilledItself) {
   process_->signal(SIGKILL);
   EXPECT_TRUE(process_->gone_within(5s)) << process_->story();
+}
+
+// Two commands that should have been the same.
+class TrainOnTwoMachines : public TwoMachines {
+ protected:
+  struct Outcome {
+    std::string status, error;
+  };
+  std::pair<Outcome, Outcome> train(const Words& both, const Words& first, const Words& second) {
+    const auto words = [&](int number, const Words& own) {
+      Words more = both;
+      more.insert(more.end(), own.begin(), own.end());
+      Words all = train_words(more);
+      all.insert(all.begin(), STARLING_PROGRAM);
+      const std::string run = (folder_.path() / std::to_string(number)).string();
+      const Words where = machine_flags(number, "secret", number == 0 ? "60" : "50");
+      all.insert(all.end(), where.begin(), where.end());
+      all.insert(all.end(), {"--run", run});
+      return all;
+    };
+    Process one(words(1, second)), zero(words(0, first));
+    const std::string ends[] = {zero.wait(kTrainingPatience), one.wait(kTrainingPatience)};
+    return {{ends[0], zero.err()}, {ends[1], one.err()}};
+  }
+};
+
+TEST_F(TrainOnTwoMachines, NamesTheSettingsThatAreNotAlike) {
+  struct Case {
+    Words both, first, second;
+    std::string zero_has, one_has;
+  };
+  const std::vector<Case> cases = {
+      {{"--workers", "2"}, {}, {"--lr", "0.9"}, "lr = 0.1", "lr = 0.9"},
+      {{"--workers", "2"}, {"--epochs", "2"}, {"--epochs", "3"}, "epochs = 2.0", "epochs = 3.0"},
+      {{}, {"--workers", "2"}, {"--workers", "4"}, "workers = 2", "workers = 4"},
+      {{"--workers", "2", "--strategy", "server"},
+       {"--servers", "1"},
+       {"--servers", "2"},
+       "servers = 1",
+       "servers = 2"},
+  };
+  for (const Case& each : cases) {
+    const auto [zero, one] = train(each.both, each.first, each.second);
+    EXPECT_EQ(zero.status, "exit 1") << zero.error;
+    EXPECT_EQ(one.status, "exit 1") << one.error;
+    for (const std::string& has : {each.zero_has, each.one_has}) {
+      EXPECT_NE(zero.error.find(has), std::string::npos) << zero.error;
+      EXPECT_NE(one.error.find(has), std::string::npos) << one.error;
+    }
+    EXPECT_NE(zero.error.find("start all machines with the same settings"), std::string::npos);
+  }
+}
+
+// What is a machine's own: its folders, how slow it is, how long it waits.
+TEST_F(TrainOnTwoMachines, MayHaveFoldersOfTheirOwn) {
+  const auto [zero, one] = train({"--workers", "2"}, {"--data-folder", "/here", "--slow", "1:2"},
+                                 {"--data-folder", "/there"});
+  EXPECT_EQ(zero.status, "exit 0") << zero.error;
+  EXPECT_EQ(one.status, "exit 0") << one.error;
 }
 
 }  // namespace

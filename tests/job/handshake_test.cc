@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "job/join.h"
 #include "runtime/all.h"
+#include "tests/error_of.h"
 #include "tests/net/borrowed_link.h"
 #include "tests/net/patience.h"
 
@@ -19,6 +20,8 @@ using asio::ip::tcp;
 
 constexpr std::size_t kChallengeBytes = 24;     // verdict, nonce
 constexpr std::size_t kConfirmationBytes = 40;  // verdict, proof
+constexpr const char* kWrongSecret =
+    "it does not know this job's secret; give every machine the same secret";
 
 // Two ends of one connection.
 struct Ends {
@@ -51,7 +54,7 @@ Task<> note_outcome(Task<> side, std::string& outcome) {
 Task<> listen(Host& host, Link& link, const Job& job, Hello& hello) {
   Task<Hello> first = hear_hello(host, link);
   hello = co_await first;
-  co_await examine(host, link, job, hello);
+  co_await examine(host, link, job, hello, "10.0.0.2");
 }
 
 struct Outcome {
@@ -83,8 +86,78 @@ TEST(Handshake, MakesTwoRanksOfOneJobSureOfEachOther) {
 
 TEST(Handshake, FailsForBothIfTheirSecretsDiffer) {
   const Outcome outcome = shake_hands(job_of(3, "a guess"), 1, job_of(1));
-  EXPECT_EQ(outcome.caller, "rank 1 refused rank 3: it does not know this job's secret");
-  EXPECT_EQ(outcome.listener, "it does not know this job's secret");
+  EXPECT_EQ(
+      outcome.caller,
+      "rank 1 refused rank 3: it does not know this job's secret; give every machine the same "
+      "secret");
+  EXPECT_EQ(outcome.listener, kWrongSecret);
+}
+
+Job with_terms(Job job, const std::string& terms) {
+  job.terms = terms;
+  return job;
+}
+
+TEST(Handshake, NamesToBothWhatTheyHaveNotAlike) {
+  const Outcome outcome = shake_hands(with_terms(job_of(3), "epochs = 3\nlr = 0.9\nseed = 1\n"), 1,
+                                      with_terms(job_of(1), "epochs = 3\nlr = 0.1\nseed = 1\n"));
+  EXPECT_EQ(
+      outcome.caller,
+      "rank 1 has lr = 0.1, and rank 3 has lr = 0.9; start all machines with the same settings "
+      "and the same Starling");
+  EXPECT_EQ(outcome.listener,
+            "rank 3 on 10.0.0.2 has lr = 0.9, and rank 1 has lr = 0.1; start all machines with the "
+            "same settings and the same Starling");
+}
+
+TEST(Handshake, NamesAnotherNumberOfWorkers) {
+  Job five = job_of(3);
+  five.size = 5;
+  const Outcome outcome = shake_hands(five, 1, job_of(1));
+  EXPECT_TRUE(outcome.caller.starts_with("rank 1 has workers = 4, and rank 3 has workers = 5;"))
+      << outcome.caller;
+  EXPECT_TRUE(outcome.listener.starts_with("rank 3 on 10.0.0.2 has workers = 5, and rank 1 has"))
+      << outcome.listener;
+  // Whatever they say: a rank beyond the last one has no place.
+  five.rank = 4;
+  const Job alike = with_terms(job_of(1), "lr = 0.1\n");
+  EXPECT_TRUE(
+      shake_hands(with_terms(five, alike.terms), 1, alike)
+          .listener.starts_with("rank 4 on 10.0.0.2 is of a job of another size than rank 1"));
+}
+
+TEST(Handshake, HearsNoTermsThatAreTooLong) {
+  const std::string most(kMostTermsBytes - 100, 'x');
+  EXPECT_TRUE(shake_hands(with_terms(job_of(3), most), 1, job_of(1))
+                  .listener.starts_with("rank 3 on 10.0.0.2 has no workers and xxxxxxx"));
+  EXPECT_EQ(error_of([] { terms_of(with_terms(job_of(3), std::string(kMostTermsBytes, 'x'))); }),
+            "the settings take 65553 bytes; they may take 65536: shorten the names of files");
+
+  // It knows the secret, and says that four billion bytes follow.
+  TcpLoop loop;
+  TcpHost host(loop);
+  Ends ends(loop);
+  Outcome outcome;
+  const Job caller = with_terms(job_of(3), "lr = 0.9\n"), listener = job_of(1);
+  const Running calling(
+      note_outcome(introduce(host, ends.from_caller, caller, 1, 1), outcome.caller));
+  Ends far(loop);  // between which the caller's length is made longer
+  const Running listening(
+      note_outcome(listen(host, far.from_listener, listener, outcome.hello), outcome.listener));
+  const auto pass = [&](tcp::socket& from, tcp::socket& to, std::size_t bytes) {
+    std::vector<std::byte> text(bytes);
+    poll_until(loop, [&] { return from.available() >= bytes; });
+    asio::read(from, asio::buffer(text));
+    asio::write(to, asio::buffer(text));
+  };
+  pass(ends.listener, far.caller, sizeof(Hello));
+  pass(far.caller, ends.listener, kChallengeBytes);
+  pass(ends.listener, far.caller, 32);
+  pass(far.caller, ends.listener, kConfirmationBytes);
+  const std::uint32_t endless = ~0u;
+  asio::write(far.caller, asio::buffer(&endless, sizeof endless));
+  poll_until(loop, [&] { return listening.done(); });
+  EXPECT_EQ(outcome.listener, "its settings are longer than they can be");
 }
 
 // Somebody between them may pass on every byte, but not to a rank that it was not meant for.
@@ -171,17 +244,15 @@ Between pass_on(const Change& change, const std::array<std::byte, 32>* replayed 
 
 TEST(Handshake, ProvesEveryWordOfTheHello) {
   EXPECT_EQ(pass_on([](Hello&) {}).outcome, "fine");
-  EXPECT_EQ(pass_on([](Hello& hello) { hello.rank = 3; }).outcome,
-            "it does not know this job's secret");
-  EXPECT_EQ(pass_on([](Hello& hello) { hello.listen_port = 1; }).outcome,
-            "it does not know this job's secret");
+  EXPECT_EQ(pass_on([](Hello& hello) { hello.rank = 3; }).outcome, kWrongSecret);
+  EXPECT_EQ(pass_on([](Hello& hello) { hello.listen_port = 1; }).outcome, kWrongSecret);
 }
 
 TEST(Handshake, AProofIsGoodForOneConversation) {
   const Between first = pass_on([](Hello&) {});
   const Between second = pass_on([&](Hello& hello) { hello = first.hello; }, &first.proof);
   EXPECT_EQ(first.outcome, "fine");
-  EXPECT_EQ(second.outcome, "it does not know this job's secret");
+  EXPECT_EQ(second.outcome, kWrongSecret);
 }
 
 // One who calls without the secret gets nothing that was made with it.
@@ -204,7 +275,7 @@ TEST(Handshake, TheListenerProvesNothingToAStranger) {
   const std::array<std::byte, 32> forged{};
   asio::write(ends.caller, asio::buffer(forged));
   poll_until(loop, [&] { return listening.done(); });
-  EXPECT_EQ(outcome, "it does not know this job's secret");
+  EXPECT_EQ(outcome, kWrongSecret);
   std::array<std::byte, kConfirmationBytes> confirmation;
   asio::read(ends.caller, asio::buffer(confirmation));
   for (std::size_t i = 8; i < confirmation.size(); ++i) EXPECT_EQ(confirmation[i], std::byte{});

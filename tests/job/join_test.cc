@@ -43,7 +43,7 @@ class Gathering {
   }
 
   TcpLoop& loop() { return loop_; }
-  const Job& job(int rank) const { return jobs_[static_cast<std::size_t>(rank)]; }
+  Job& job(int rank) { return jobs_[static_cast<std::size_t>(rank)]; }
   Membership& member(int rank) { return *comings_[static_cast<std::size_t>(rank)].member; }
 
   void start(int rank) {
@@ -51,6 +51,14 @@ class Gathering {
     auto listener = rank == 0 ? host_.adopt(listen_fd_) : nullptr;
     coming.running =
         std::make_unique<Running>(come(host_, job(rank), std::move(listener), coming.member));
+  }
+  // Another machine believes to be that rank.
+  void start_again(int rank) {
+    second_.running = std::make_unique<Running>(come(host_, job(rank), nullptr, second_.member));
+  }
+  std::string failure_of_second() {
+    poll_until(loop_, [&] { return second_.running->done(); });
+    return error_of([&] { second_.running->rethrow_failure(); });
   }
   // As if its process had died.
   void kill(int rank) {
@@ -111,6 +119,7 @@ class Gathering {
   tcp::endpoint where_;
   std::vector<Job> jobs_;
   std::vector<Coming> comings_;
+  Coming second_;
 };
 
 bool mentions(const std::string& text, const std::string& what) {
@@ -156,16 +165,13 @@ TEST(Join, HangsUpOnWhoSaysNothing) {
   poll_until(gathering.loop(), [&] { return has_hung_up(silent); });
 }
 
-TEST(Join, RefusesAWrongSecretSizeAndRank) {
+TEST(Join, RefusesAWrongSecretAndRank) {
   Gathering gathering(4);
   gathering.start(0);
   Job job = gathering.job(2);
   job.secret = "a guess";
   EXPECT_TRUE(mentions(gathering.introduce_as(job, 0),
                        "rank 0 refused rank 2: it does not know this job's secret"));
-  job = gathering.job(2);
-  job.size = 5;
-  EXPECT_TRUE(mentions(gathering.introduce_as(job, 0), "another number of workers"));
   job = gathering.job(2);
   job.rank = 4;
   EXPECT_TRUE(mentions(gathering.introduce_as(job, 0), "its rank cannot be"));
@@ -179,9 +185,9 @@ TEST(Join, LetsARankInOnce) {
   gathering.start(0);
   gathering.start(1);
   gathering.settle();
-  tcp::socket second = gathering.call();
-  gathering.introduce_as(second, gathering.job(1), 0, 1);
-  poll_until(gathering.loop(), [&] { return has_hung_up(second); });
+  gathering.start_again(1);
+  EXPECT_EQ(gathering.failure_of_second(),
+            "rank 0 has a rank 1 already; give each machine a --machine of its own");
   gathering.start(2);
   gathering.until_all_are_here();
   int word = 7, heard = 0;  // the first one is still the one
@@ -263,13 +269,45 @@ TEST(Join, SaysWhoDidNotCome) {
   Gathering gathering(4, std::chrono::seconds(1));
   gathering.start(0);
   gathering.start(2);
-  EXPECT_TRUE(mentions(gathering.failure_of(0), "waited 1 s for rank 1, 3"))
+  EXPECT_TRUE(mentions(gathering.failure_of(0), "waited 1 s for ranks 1 and 3"))
       << gathering.failure_of(0);
   gathering.kill(0);
   const std::string told = gathering.failure_of(2);
   EXPECT_TRUE(mentions(told, "rank 1 was lost in joining the job (rank 0 reported it)") ||
               mentions(told, "waited 1 s for rank 0 to hear from all others"))
       << told;
+}
+
+TEST(Join, SaysWhoWasRefusedWhenItDidNotCome) {
+  Gathering gathering(3, std::chrono::seconds(1));
+  gathering.start(0);
+  gathering.start(1);
+  Job job = gathering.job(2);
+  job.secret = "another secret";
+  gathering.introduce_as(job, 0);
+  EXPECT_EQ(
+      gathering.failure_of(0),
+      "waited 1 s for rank 2; one from 127.0.0.1 that called itself rank 2 was refused: it does "
+      "not know this job's secret; give every machine the same secret");
+}
+
+// There will be no job, so nobody waits for the timeout.
+TEST(Join, EndsAtOnceWhenTwoWereNotStartedAlike) {
+  Gathering gathering(4, std::chrono::hours(1));
+  for (int rank : {0, 1}) gathering.start(rank);
+  gathering.settle();
+  gathering.job(3).terms = "lr = 0.9\n";
+  gathering.start(3);
+  EXPECT_TRUE(mentions(gathering.failure_of(0),
+                       "rank 3 on 127.0.0.1 has lr = 0.9 and no workers, and rank 0 has no lr and "
+                       "workers = 4;"))
+      << gathering.failure_of(0);
+  EXPECT_TRUE(mentions(gathering.failure_of(3), "rank 0 at 127.0.0.1:")) << gathering.failure_of(3);
+  EXPECT_TRUE(
+      mentions(gathering.failure_of(3), " has no lr and workers = 4, and rank 3 has lr = 0.9"))
+      << gathering.failure_of(3);
+  EXPECT_EQ(gathering.failure_of(1),
+            "rank 3 was not started like rank 0; their own last words say what differs");
 }
 
 TEST(Join, SaysWhoDiedWhileTheOthersWereAwaited) {

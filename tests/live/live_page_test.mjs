@@ -177,9 +177,19 @@ async function with_invented_states() {
   check("there is no banner", await page.locator("#banner").isHidden());
   check_quiet("no data");
 
+  const summary = { accuracy: 0.97684, train_seconds: 10.27, seconds: 11.99, samples_per_second: 17402.4, wire_bytes_sent: 247996512, rounds: 2820 };
+  state = invented(4, { name: "ended", state: "ended", summary });
+  await seen("ended");
+  check("at the end it has the figures of the terminal, as that writes them",
+    await words_of("#banner") === "The run has ended: 97.68 %, training 10.3 s, 17,402 samples/s, 248.0 MB sent by all, 2,820 rounds of all workers.",
+    await words_of("#banner"));
+
   state = invented(64, { name: "sixty-four" });
+  Object.assign(state.progress, { step: 12345, steps: 99999, seconds_left: 3599, training_time: 3599 });
+  state.elapsed = 3599;
   await open(url, phone);
   await seen("sixty-four");
+  check("long times fit a phone", await page.evaluate(() => document.querySelector(".readouts").scrollWidth <= document.querySelector(".readouts").clientWidth));
   check("64 workers fit a phone", !await scrolls_sideways() && await page.locator(".worker").count() === 64);
   state = invented(1024, { name: "a thousand" });
   await seen("a thousand");

@@ -20,6 +20,14 @@ Matrix matrix_of(const MixingSettings& settings, std::uint64_t round) {
     return Matrix(n, std::vector<double>(n, 1 / static_cast<double>(n)));
   }
   Matrix matrix = graph.symmetric() ? metropolis_matrix(graph, round) : mean_matrix(graph, round);
+  if (const auto& merge = settings.graph.merge_weights; !merge.empty()) {  // D-PSGD's line 7
+    matrix.assign(n, std::vector<double>(n));
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t k = 0; k < 3; ++k) {
+        matrix[i][(i + n + k - 1) % n] += merge[k] / (merge[0] + merge[1] + merge[2]);
+      }
+    }
+  }
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t k = 0; k < n; ++k) matrix[i][k] *= 2 * settings.step;
     matrix[i][i] += 1 - 2 * settings.step;
@@ -67,16 +75,19 @@ struct Case {
   std::string rule, graph;
   double step = 0.5;
   int passes = 1;
+  std::vector<double> merge_weights = {};
 };
 std::string name_of(const testing::TestParamInfo<Case>& test) {
   const Case& c = test.param;
   return message_of(c.rule + " " + c.graph + (c.passes > 1 ? " " + std::to_string(c.passes) : "") +
+                    (c.merge_weights.empty() ? "" : " merged") +
                     (c.step != 0.5 ? " carefully" : ""));
 }
 
 MixingSettings settings_of(const Case& c, int size) {
   MixingSettings settings = mixing_of(c.rule, c.graph, size);
   settings.step = c.step;
+  settings.graph.merge_weights = c.merge_weights;
   settings.graph.passes = std::min(c.passes, std::max(1, size - 1));
   return settings;
 }
@@ -150,7 +161,9 @@ INSTANTIATE_TEST_SUITE_P(
     All, InRounds,
     testing::Values(Case{"mean", "window"}, Case{"mean", "window", 0.5, 3},
                     Case{"mean", "window", 0.2, 2}, Case{"mean", "closed-ring"},
-                    Case{"mean", "closed-ring", 0.3}, Case{"mean", "exponential"},
+                    Case{"mean", "closed-ring", 0.3},
+                    Case{"mean", "closed-ring", 0.5, 1, {1, 3, 2}},
+                    Case{"mean", "closed-ring", 0.3, 1, {0, 1, 2}}, Case{"mean", "exponential"},
                     Case{"mean", "exponential", 0.3}, Case{"mean", "static-exponential"},
                     Case{"mean", "tree"}, Case{"mean", "star"}, Case{"mean", "star", 0.4},
                     Case{"mean", "mesh"}, Case{"mean", "mesh", 0.1}, Case{"mean", "file"},

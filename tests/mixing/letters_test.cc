@@ -176,7 +176,7 @@ TEST(Push, WhoHearsMovesByTheGraphsWeights) {
 TEST(Push, GoesDownATreeLessOftenThanUp) {
   MixingSettings settings = mixing_of("elastic-push", "tree", 3);
   settings.waits = false;
-  settings.rounds_down = 3;
+  settings.rounds_down = {3};
   Mixers mixers(settings, 3);
   for (std::uint64_t round = 0; round < 12; ++round) {
     mixers.mix_one(0, round);
@@ -186,6 +186,24 @@ TEST(Push, GoesDownATreeLessOftenThanUp) {
     EXPECT_EQ(mixers.rules[1]->report().models(), (round + 1) / 3)
         << "from its parent, every third";
     EXPECT_EQ(mixers.rules[2]->report().models(), (round + 1) / 3);
+  }
+  mixers.settle();
+}
+
+// Of seven, 0 stands at depth 0, 1 and 2 at 1, and the others at 2.
+TEST(Push, GoesUpAndDownATreeAsOftenAsItsDepthSays) {
+  MixingSettings settings = mixing_of("elastic-push", "tree", 7);
+  settings.waits = false;
+  settings.rounds_up = {4, 2};
+  settings.rounds_down = {6, 3};
+  Mixers mixers(settings, 3);
+  for (std::uint64_t round = 0; round < 12; ++round) {
+    for (std::size_t rank = 0; rank < 7; ++rank) mixers.mix_one(rank, round);
+    for (std::size_t rank = 0; rank < 7; ++rank) mixers.attend_one(rank);
+    const std::uint64_t now = round + 1;
+    EXPECT_EQ(mixers.rules[0]->report().models(), 2 * (now / 4)) << "of both children";
+    EXPECT_EQ(mixers.rules[1]->report().models(), now / 6 + 2 * (now / 2));
+    EXPECT_EQ(mixers.rules[5]->report().models(), now / 3);
   }
   mixers.settle();
 }

@@ -117,6 +117,8 @@ TEST_F(RunFolders, SixtyOfThemAreChosenFromInATable) {
   EXPECT_TRUE(lines[59].quiet);
   EXPECT_EQ(count(html, "<details open"), 0u) << "what is of one run only is folded away";
   EXPECT_NE(html.find("now 8 of 60"), std::string::npos);
+  // Below each drawing with a line a run, for those who have no room beside it.
+  EXPECT_EQ(count(html, "<div class=\"names\">"), count(html, "<figure data-lines>"));
   EXPECT_EQ(count(report_on({runs[0], runs[1]}, 0).html, " checked>"), 2u);
 }
 

@@ -26,10 +26,10 @@ class Scene {
   }
 
   // All that is pushed before settle() arrives at the same time.
-  void push(int worker, float gradient, std::uint64_t version = 0) {
+  void push(int worker, float gradient, std::uint64_t version = 0, double rate = 1) {
     std::vector<float>& memory = gradients_[static_cast<std::size_t>(worker)];
     std::ranges::fill(memory, gradient);
-    block.arrived({worker, block.clock(worker), version, memory});
+    block.arrived({worker, block.clock(worker), version, memory, rate});
   }
   void settle() { loop.poll(); }
 
@@ -119,6 +119,33 @@ TEST(Block, OfAQuorumDropsWhatComesAfterItsStep) {
   scene.push(1, 5, 1);
   scene.settle();
   EXPECT_EQ(scene.read(1), 4.0f);
+}
+
+TEST(Block, OfSoftsyncMakesAnUpdateOfEverySoManyAndDropsNone) {
+  Scene scene({.kind = Gate::softsync, .quorum = 2}, 3);
+  scene.push(2, 1);
+  scene.settle();
+  EXPECT_EQ(scene.block.version(), 0u);
+  scene.push(0, 3);
+  scene.settle();
+  EXPECT_EQ(scene.block.version(), 1u);
+  EXPECT_EQ(scene.read(0), 8.0f);
+  scene.push(1, 4, 0);  // on weights that are gone
+  scene.push(0, 2, 1);
+  scene.settle();
+  EXPECT_EQ(scene.block.version(), 2u);
+  EXPECT_EQ(scene.read(1), 5.0f);
+  EXPECT_EQ(scene.report.dropped, 0u);
+  EXPECT_EQ(scene.report.staleness.max, 1u);
+}
+
+TEST(Block, AppliesAPushWithItsShareOfTheLearningRate) {
+  for (const auto kind : {Gate::async, Gate::bsp}) {
+    Scene scene({.kind = kind}, 1);
+    scene.push(0, 4, 0, 0.25);
+    scene.settle();
+    EXPECT_EQ(scene.read(0), 9.0f);
+  }
 }
 
 TEST(Block, CountsAQuorumAmongThoseWhoAreLeft) {

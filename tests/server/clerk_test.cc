@@ -66,6 +66,26 @@ TEST(Clerk, GivesTheNextUnitToWhoeverIsFree) {
   EXPECT_EQ(office.ask(1), Clerk::kNoMore);
 }
 
+// Two thirds of six units are four: two steps of both. Then the next epoch begins.
+TEST(Clerk, EndsAnEpochAfterTheSameStepForAllWhoGoInStep) {
+  Office office({Mode::own_share, 0.6}, 2, {12, 6});
+  for (std::uint64_t unit : {0, 2, 6, 8}) {
+    EXPECT_EQ(office.ask(0), unit);
+    EXPECT_EQ(office.ask(1), unit + 1);
+  }
+  EXPECT_EQ(office.ask(0), Clerk::kNoMore);
+  EXPECT_EQ(office.ask(1), Clerk::kNoMore);
+}
+
+TEST(Clerk, HandsOutAShareOfEachEpochToWhoeverIsFree) {
+  Office office({Mode::whoever_is_free, 0.6}, 3, {12, 6});
+  const std::vector<std::uint64_t> units = {0, 1, 2, 3, 6, 7, 8, 9};
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    EXPECT_EQ(office.ask(static_cast<int>(i * i % 3)), units[i]);
+  }
+  EXPECT_EQ(office.ask(2), Clerk::kNoMore);
+}
+
 TEST(Clerk, GivesNobodyAnythingAfterAStop) {
   for (const Mode mode : {Mode::own_share, Mode::whoever_is_free, Mode::until_share}) {
     Office office({mode, 1}, 2, {100, 100});

@@ -94,6 +94,7 @@ enum class Mischief {
   huge_block,
   wrong_clock,
   from_the_future,
+  wrong_rate,
   factors,
   too_few_values,
   values_unasked_for
@@ -111,6 +112,7 @@ Task<> misbehave(Comm& comm, Mischief mischief) {
   request.flags = KeyRequest::kPush;
   if (mischief == Mischief::wrong_clock) request.clock = 5;
   if (mischief == Mischief::from_the_future) request.version = 99;
+  if (mischief == Mischief::wrong_rate) request.rate = 1.5;
   if (mischief == Mischief::too_few_values) values.resize(99);
   if (mischief == Mischief::values_unasked_for) request.flags = KeyRequest::kPull;
   if (mischief == Mischief::factors) {
@@ -148,6 +150,7 @@ TEST(TcpServer, RefusesRequestsThatMakeNoSense) {
       {Mischief::huge_block, huge},
       {Mischief::wrong_clock, "rank 0 pushed what cannot have happened yet"},
       {Mischief::from_the_future, "rank 0 pushed what cannot have happened yet"},
+      {Mischief::wrong_rate, "rank 0 wants 1.5 times the learning rate"},
       {Mischief::factors, "rank 0 sent factors that do not fit their block"},
       {Mischief::too_few_values, "rank 0 sent 99 values for a block of 100"},
       {Mischief::values_unasked_for, "rank 0 sent 100 values for a block of 100"}};

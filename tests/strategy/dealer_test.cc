@@ -106,7 +106,7 @@ TEST(Dealer, AClerkDealsEachBatchOnceThoughAWorkerIsLost) {
 }
 
 TEST(Dealer, AClerkEndsAnEpochForAllAfterAShareOfIt) {
-  SimulatedTraining training = dealt_training(4, "epoch");
+  SimulatedTraining training = dealt_training(4, "async");
   training.settings.server.gate.epoch_share = 0.75;
   training.settings.slow = "3:4";
   const Orders orders = simulate(training).order;
@@ -229,10 +229,14 @@ Orders orders_of(const SimulatedTraining& training, int stopper) {
 }
 
 TEST(Dealer, StopsAllSoonAfterOneHasAskedFor) {
-  for (const char* how : {"async", "epoch", "gossip", "ring-leader"}) {
+  for (const char* how : {"async", "epoch share", "gossip", "ring-leader"}) {
     for (int stopper : {0, 2}) {
       SimulatedTraining training = dealt_training(3);
       if (find_named<GateSettings::Kind>(how)) training = dealt_training(3, how);
+      if (std::string(how) == "epoch share") {
+        training = dealt_training(3, "async");
+        training.settings.server.gate.epoch_share = 0.75;
+      }
       if (std::string(how) == "gossip") training = gossip(3);
       if (std::string(how) == "ring-leader") training.settings.strategy = StrategyKind::ring_leader;
       const Orders orders = orders_of(training, stopper);

@@ -102,7 +102,7 @@ TEST(OwnLoop, RunsInGroupsOfAnySize) {
 }
 
 TEST(OwnLoop, WhoHasFinishedWaitsForOthersAsLongAsTheyGetOn) {
-  for (const char* gate : {"async", "value", "quorum", "epoch", "ssp"}) {
+  for (const char* gate : {"async", "value", "quorum", "softsync", "ssp"}) {
     for (const char* placement : {"apart", "workers"}) {
       SCOPED_TRACE(testing::Message() << gate << " " << placement);
       Settings settings = server_settings(3, gate);

@@ -105,13 +105,14 @@ constexpr std::size_t field_count() {
 }
 
 // The structs of others in a struct are no settings, nor is what follows from other settings: the
-// graph's size, and for mixing whether it waits, its rounds down and its seed.
+// graph's size and merge weights, and for mixing whether it waits, its rounds up and down and its seed.
 TEST(Settings, VisitForgetsNone) {
-  const std::size_t count = field_count<Settings>() - 5 + field_count<GraphSettings>() - 1 +
-                            field_count<MixingSettings>() - 2 - 3 + field_count<CodecSettings>() +
+  const std::size_t count = field_count<Settings>() - 6 + field_count<GraphSettings>() - 2 +
+                            field_count<MixingSettings>() - 2 - 4 + field_count<CodecSettings>() +
                             field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
                             field_count<GateSettings>() + field_count<StalenessRule>() +
-                            field_count<OptimizerSettings>() + field_count<TrainSettings>();
+                            field_count<OptimizerSettings>() + field_count<LrSchedule>() +
+                            field_count<TrainSettings>();
   EXPECT_EQ(values_of(Settings()).size(), count);
 }
 
@@ -348,7 +349,9 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"alpha = 0.1", async + "mixing = 'elastic'"},
       {"alpha = 0.1", async + "mixing = 'elastic-push'"},
       {"beta = 0.1", async + "mixing = 'elastic'"},
-      {"period_down = 6", async + "graph = 'tree'\nmixing = 'elastic-push'"},
+      {"periods_up = '6'", async + "graph = 'tree'\nmixing = 'elastic-push'"},
+      {"periods_down = '6'", async + "graph = 'tree'\nmixing = 'elastic-push'"},
+      {"merge_weights = '1, 2, 1'", mix + "graph = 'closed-ring'"},
       {"outer_lr = 0.1", mix + "mixing = 'outer'"},
       {"outer_momentum = 0.1", mix + "mixing = 'outer'"},
       {"client_share = 0.5", mix + "graph = 'star'\nmixing = 'sampled'"},
@@ -370,7 +373,8 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"delay_bound = 9", server + "gate = 'ssp'"},
       {"value_bound = 9", server + "gate = 'value'"},
       {"quorum = 2", server + "gate = 'quorum'"},
-      {"epoch_share = 0.5", server + "gate = 'epoch'"},
+      {"quorum = 2", server + "gate = 'softsync'"},
+      {"epoch_share = 0.5", server},
       {"staleness = 'scale'", server},
       {"compensation = 0.5", server + "staleness = 'compensate'"},
       {"push_every = 2", server},
@@ -379,6 +383,9 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"eager = true", server},
       {"factors = true", server},
       {"momentum = 0.1", "optimizer = 'nesterov'"},
+      {"lr_step = 5", "lr_schedule = 'step'"},
+      {"lr_decay = 0.5", "lr_schedule = 'step'"},
+      {"lr_end = 0.5", "lr_schedule = 'cosine'"},
       {"shard_alpha = 0.1", "shards = 'dirichlet'"},
   };
   const std::string nobody = "strategy = 'single'\noptimizer = 'adam'\n";
@@ -395,7 +402,7 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
     const std::string name = changed.substr(0, changed.find(' '));
     EXPECT_EQ(error.find(name + " = "), 0u) << error;
     EXPECT_NE(error.find(" has no effect here: it goes with "), std::string::npos) << error;
-    EXPECT_NE(error.find("; leave it at "), std::string::npos) << error;
+    EXPECT_NE(error.find("; leave it "), std::string::npos) << error;  // out, or at what it is
   }
   const Settings defaults;
   visit_settings(defaults, Listed{all});
@@ -441,7 +448,10 @@ TEST(CheckSettings, TakesWhatServersCanDo) {
         s.server.gate.kind = GateSettings::Kind::async, s.server.lag = 2,
         s.server.staleness.kind = StalenessRule::Kind::scale;
       },
-      [](Settings& s) { s.server.gate.kind = GateSettings::Kind::epoch, s.server.group = 2; },
+      [](Settings& s) {
+        s.server.gate.kind = GateSettings::Kind::softsync, s.server.gate.quorum = 2,
+        s.server.gate.epoch_share = 0.5, s.server.group = 2;
+      },
       [](Settings& s) { s.server.group = 0; },
       [](Settings& s) { s.slow = "3:5"; },
   };
@@ -450,7 +460,7 @@ TEST(CheckSettings, TakesWhatServersCanDo) {
 
 TEST(CheckSettings, RefusesWhatServersCannotDo) {
   EXPECT_EQ(read_error("gate = 'bps'"),
-            "there is no gate 'bps'; there are bsp, ssp, async, value, quorum, epoch");
+            "there is no gate 'bps'; there are bsp, ssp, async, value, quorum, softsync");
   EXPECT_EQ(read_error("placement = 'moon'"),
             "there is no placement 'moon'; there are apart, workers");
   EXPECT_EQ(read_error("staleness = 'ignore'"),
@@ -572,7 +582,7 @@ TEST(CheckSettings, TakesMixingsThatGoTogether) {
         s.mix.graph.kind = GraphSettings::Kind::tree,
         s.mix.rule = MixingSettings::Rule::elastic_push,
         s.schedule.kind = ScheduleSettings::Kind::async, s.schedule.period = 2,
-        s.mix.period_down = 6;
+        s.mix.periods_up = "8, 4", s.mix.periods_down = "6";
       },
       [](Settings& s) {
         s.mix.rule = MixingSettings::Rule::sum_weight,
@@ -691,12 +701,43 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
               s.mix.graph.kind = GraphSettings::Kind::tree,
               s.mix.rule = MixingSettings::Rule::elastic_push,
               s.schedule.kind = ScheduleSettings::Kind::async;
-              s.schedule.period = 4, s.mix.period_down = 6;
+              s.schedule.period = 4, s.mix.periods_down = "8, 6";
             }),
-            "period_down = 6 is no multiple of period = 4; make it one");
-  EXPECT_EQ(check_mixing([](Settings& s) { s.mix.period_down = 6; }),
-            "period_down = 6 has no effect here: it goes with mixing elastic-push with graph tree; "
-            "leave it at 0");
+            "periods_down = '8, 6': 6 is no multiple of period = 4; make it one");
+  EXPECT_EQ(check_mixing([](Settings& s) { s.mix.periods_up = "6"; }),
+            "periods_up = 6 has no effect here: it goes with mixing elastic-push with graph tree; "
+            "leave it out");
+  const auto check_merge = [](const char* weights) {
+    return check_mixing([&](Settings& s) {
+      s.mix.graph.kind = GraphSettings::Kind::closed_ring, s.mix.merge_weights = weights;
+    });
+  };
+  EXPECT_EQ(check_merge("1, 2, 1"), "no error");
+  EXPECT_EQ(check_merge("0.5 0 0.25"), "no error");
+  for (const char* weights : {"1", "1, 2", "0, 1, 0", "1, 1, 1, 1"}) {
+    EXPECT_EQ(check_merge(weights),
+              fmt::format("merge_weights = '{}' do not mix three workers; write them like '1, 2, "
+                          "1': the one before, the worker itself, the one after it",
+                          weights));
+  }
+  for (const char* weights : {"1, x, 1", "1, -2, 1", "nan, 1, 1", "1, 2, 1e7"}) {
+    EXPECT_EQ(check_merge(weights),
+              fmt::format("merge_weights = '{}' is not understood; write numbers from 0 to "
+                          "1000000, with commas between them",
+                          weights));
+  }
+  const auto check_elastic = [](double alpha, double beta) {
+    return check_mixing([&](Settings& s) {
+      s.mix.graph.kind = GraphSettings::Kind::star, s.mix.rule = MixingSettings::Rule::elastic,
+      s.schedule.kind = ScheduleSettings::Kind::async, s.mix.alpha = alpha, s.mix.beta = beta;
+    });
+  };
+  EXPECT_EQ(check_elastic(0.2, 0.2), "no error");
+  EXPECT_EQ(check_elastic(0.2, 0.1), "no error");
+  EXPECT_EQ(
+      check_elastic(0.2, 0.3),
+      "beta = 0.3 is more than alpha = 0.2: who answers would move further than who asks, and "
+      "run after each; alpha must be as large as beta, or larger");
   for (const char* strategy : {"pairwise", "allreduce", "single"}) {
     EXPECT_EQ(check([&](Settings& s) {
                 s.strategy = named<StrategyKind>(strategy),
@@ -820,6 +861,30 @@ TEST(Advice, IsGivenExactlyWhereTheWindowSendsMoreThanAll) {
           << settings.mix.graph.passes << " of " << settings.workers;
     }
   }
+}
+
+// Machines need not have their files in the same places, but the same files.
+TEST(Settings, ThatMachinesMustHaveAlikeNameWhatIsInAFile) {
+  const TemporaryFolder folder;
+  const auto file = [&](const char* name, const char* text) {
+    std::ofstream(folder.path() / name) << text;
+    return (folder.path() / name).string();
+  };
+  Settings here, there;
+  here.train.data_folder = "/here";
+  there.train.data_folder = "/there";
+  here.slow = "1:2";
+  here.train.model = file("here.pt", "a model");
+  there.train.model = file("there.pt", "a model");
+  EXPECT_EQ(agreed_settings(here), agreed_settings(there));
+  EXPECT_NE(agreed_settings(here).find("model = 'a file of 7 bytes, "), std::string::npos)
+      << agreed_settings(here);
+  there.train.model = file("there.pt", "A model");
+  EXPECT_NE(agreed_settings(here), agreed_settings(there));
+  there = here;
+  there.optimizer.lr = 0.9;
+  EXPECT_NE(agreed_settings(here), agreed_settings(there));
+  EXPECT_NE(agreed_settings(here).find("lr = 0.1\n"), std::string::npos) << agreed_settings(here);
 }
 
 }  // namespace

@@ -22,7 +22,9 @@ void expect_as_in_the_whole(const GraphSettings& settings) {
       const auto heard = mine.hears(round);
       EXPECT_TRUE(std::ranges::equal(heard, graph.hears(rank, round)));
       EXPECT_TRUE(std::ranges::equal(mine.tells(round), graph.tells(rank, round)));
-      const Matrix matrix = mixing_weights(graph, round);
+      const Matrix matrix = settings.merge_weights.empty()
+                                ? mixing_weights(graph, round)
+                                : merge_matrix(settings.size, settings.merge_weights);
       ASSERT_EQ(mine.weights(round).size(), heard.size());
       for (std::size_t i = 0; i < heard.size(); ++i) {
         EXPECT_EQ(mine.weights(round)[i],
@@ -40,6 +42,13 @@ TEST(Neighbourhood, IsAWorkersPartOfEveryGraph) {
         expect_as_in_the_whole({named<GraphSettings::Kind>(name), size, number, number, ""});
       }
     }
+  }
+}
+
+TEST(Neighbourhood, IsAWorkersPartOfAMergeOfThree) {
+  for (int size : {1, 2, 3, 4, 5, 8, 13}) {
+    expect_as_in_the_whole(
+        {.kind = GraphSettings::Kind::closed_ring, .size = size, .merge_weights = {1, 3, 2}});
   }
 }
 

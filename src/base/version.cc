@@ -1,0 +1,7 @@
+#include "base/version.h"
+
+namespace starling {
+
+const char* version() { return STARLING_VERSION; }
+
+}  // namespace starling

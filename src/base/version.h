@@ -1,0 +1,8 @@
+// Which Starling this is.
+#pragma once
+
+namespace starling {
+
+const char* version();
+
+}  // namespace starling
