@@ -363,7 +363,7 @@ TEST(Launch, NamesTheFlagThatDoesNotExist) {
 TEST(Launch, HandsTheArgumentsBehindTheDashesOn) {
   const Ran ran = starling_program({"launch", "-n", "1", "--", "echo", "-n", "--graph", "--", "x"});
   EXPECT_EQ(ran.status, "exit 0") << ran.err;
-  EXPECT_EQ(ran.out, "--graph -- x");
+  EXPECT_EQ(ran.out, "[0] --graph -- x\n");
 }
 
 TEST(Launch, RefusesASecretThatEverybodyCanRead) {
