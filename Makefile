@@ -7,17 +7,19 @@
 
 BUILD  := build/release
 MNIST  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/starling/mnist
+KJV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/starling/kjv
 PREFIX ?= /usr/local
 # A compiler on libtorch wants about 2 GB; memory, not cores, is what a small machine runs out of.
 JOBS   ?= $(shell nproc)
 
-.PHONY: all build train test mutate bench mnist setup install sanitize asan tsan format check-format clean help
+.PHONY: all build train test mutate bench mnist kjv setup install sanitize asan tsan format check-format clean help
 
 all: build
 
 help:
 	@echo "make train         train 4 workers on MNIST by pair-wise averaging"
 	@echo "make test          build and run all tests"
+	@echo "make kjv           get the King James Bible, for --data kjv"
 	@echo "make mutate        put bugs in, one at a time: do the tests notice? (SHARE=0.1 SEED=3 ONLY=codec)"
 	@echo "make bench         all-reduce beside Gloo and Open MPI, training beside PyTorch DDP"
 	@echo "make sanitize      the tests without libtorch under the address+undefined and the thread sanitizer"
@@ -42,6 +44,9 @@ $(BUILD)/build.ninja: | setup
 
 mnist:
 	@scripts/get-mnist $(MNIST)
+
+kjv:
+	@scripts/get-kjv $(KJV)
 
 train: build mnist
 	@./starling train --workers 4 --strategy pairwise --passes 1 --period 1 \

@@ -118,15 +118,15 @@ struct Taker {
   }
 };
 
-// Where `make mnist` puts the data.
-std::string mnist_cache() {
+// Where `make mnist` and `make kjv` put the data.
+std::string cache_of(std::string_view data) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   const std::filesystem::path base =
       cache != nullptr && *cache != '\0'
           ? std::filesystem::path(cache)
           : std::filesystem::path(home == nullptr ? "." : home) / ".cache";
-  return base / "starling" / "mnist";
+  return base / "starling" / data;
 }
 
 std::string text_of(const std::string& file) {
@@ -157,7 +157,11 @@ Settings SettingsFlags::unchecked(Settings settings) const {
   }
   if (!file_.empty()) read_settings(text_of(file_), file_, settings);
   visit_settings(settings, Taker{given_});
-  if (settings.train.data_folder.empty()) settings.train.data_folder = mnist_cache();
+  const TrainSettings::Data data = settings.train.data;
+  if (settings.train.data_folder.empty() && data != TrainSettings::Data::text) {
+    const bool downloaded = data != TrainSettings::Data::synthetic;
+    settings.train.data_folder = cache_of(downloaded ? name_of(data) : "mnist");
+  }
   return settings;
 }
 

@@ -116,16 +116,24 @@ void print_saving(const RunSummary& summary) {
   fmt::print("                (the same command with --strategy allreduce shows it)\n");
 }
 
+void print_score(const RunSummary& summary) {
+  const char* const model = summary.mixing ? "averaged model" : "final model   ";
+  const double right = *summary.accuracy * 100;
+  if (summary.loss_unit) {
+    fmt::print("{}  {:.4f} {} on the validation text, {:.2f} % of the next characters right\n",
+               model, summary.loss.value_or(NAN), *summary.loss_unit, right);
+  } else {
+    fmt::print("{}  {:.2f} % on the test samples\n", model, right);
+  }
+}
+
 }  // namespace
 
 void print_summary(const RunSummary& summary) {
   const double seconds = summary.seconds.value_or(0);
   const double train_seconds = summary.train_seconds.value_or(seconds);
   print_table(summary, train_seconds);
-  if (summary.accuracy) {
-    fmt::print("{}  {:.2f} % on the test samples\n",
-               summary.mixing ? "averaged model" : "final model   ", *summary.accuracy * 100);
-  }
+  if (summary.accuracy) print_score(summary);
   print_training(summary, seconds, train_seconds);
   fmt::print("sent by all     {} on the wire, {} of them in training\n",
              format_bytes(summary.sum(&RankSummary::wire_bytes_sent)),

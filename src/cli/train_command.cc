@@ -27,13 +27,15 @@ struct TrainCommand {
 // A run that was to go on until something, and ended without, is none that a script may build on.
 constexpr int kNotReached = 3;
 
-void check_reached(const Settings& settings, double accuracy) {
-  const std::optional<double> target = target_accuracy(settings.train);
-  if (!target || accuracy >= *target) return;
+void check_reached(const Settings& settings, const RunSummary& summary) {
+  const std::optional<Target> target = target_of(settings.train);
+  const double accuracy = summary.accuracy.value_or(0), loss = summary.loss.value_or(NAN);
+  if (!target || target->reached(accuracy, loss)) return;
+  const bool by_loss = target->measure == Target::Measure::loss;
   fmt::print(
-      stderr,
-      "error: the final model has {:.2f} %, and --until wants {:g} %; give it more --epochs\n",
-      accuracy * 100, *target * 100);
+      stderr, "error: the final model has {}, and --until wants {}; give it more --epochs\n",
+      by_loss ? fmt::format("a loss of {:.4f}", loss) : fmt::format("{:.2f} %", accuracy * 100),
+      by_loss ? fmt::format("{:g}", target->value) : fmt::format("{:g} %", target->value * 100));
   throw CLI::RuntimeError(kNotReached);
 }
 
@@ -55,7 +57,7 @@ void train_once(const TrainCommand& command) {
   } else if (summary.accuracy) {
     print_summary(summary);
   }
-  if (summary.accuracy) check_reached(plan.settings, *summary.accuracy);
+  if (summary.accuracy) check_reached(plan.settings, summary);
 }
 
 }  // namespace

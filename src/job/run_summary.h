@@ -16,6 +16,8 @@
 
 namespace starling {
 
+inline constexpr const char* kBitsPerCharacter = "bits per character";
+
 struct RankSummary {
   enum class Role { worker, server };
   using Bytes = std::optional<std::uint64_t>;
@@ -105,6 +107,7 @@ struct RunSummary {
   std::optional<std::uint64_t> parameters;
   std::optional<double> accuracy;  // of the final model; none: the run did not end here
   std::optional<double> loss, epochs;
+  std::optional<std::string> loss_unit;  // where it is not the mean cross-entropy in nats
   std::optional<std::uint64_t> steps, samples;
   std::optional<double> seconds, train_seconds, samples_per_second, finish_seconds;
   std::optional<ServersSummary> servers;
@@ -128,6 +131,7 @@ struct RunSummary {
     visit("parameters", s.parameters);
     visit("accuracy", s.accuracy);
     visit("loss", s.loss);
+    visit("loss_unit", s.loss_unit);
     visit("epochs", s.epochs);
     visit("steps", s.steps);
     visit("samples", s.samples);

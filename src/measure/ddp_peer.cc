@@ -31,11 +31,11 @@ RunSummary train_by_ddp(const Settings& settings, LaunchPlan plan,
       settings.workers, settings.train.batch, std::max(1, static_cast<int>(settings.train.epochs)),
       settings.optimizer.lr, settings.optimizer.momentum, settings.seed);
   if (settings.train.samples > 0) script += fmt::format(" --samples {}", settings.train.samples);
-  if (const auto target = target_accuracy(settings.train)) {
+  if (const auto target = target_of(settings.train)) {
     const int samples =
         settings.train.samples > 0 ? std::min(settings.train.samples, kSamples) : kSamples;
     const int steps = samples / (settings.train.batch * settings.workers);
-    script += fmt::format(" --until {} --evaluate-every {}", *target,
+    script += fmt::format(" --until {} --evaluate-every {}", target->value,
                           std::max(1.0, std::ceil(settings.train.evaluate_every * steps)));
   }
   plan.command = shell_reporting(script);

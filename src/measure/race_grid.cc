@@ -116,7 +116,8 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   if (!why_no_ddp.empty()) contestants.erase(contestants.begin());
   options.progress->expect(contestants.size());
   const Settings& any = contestants.front().settings;
-  const double goal = target_accuracy(any.train).value_or(0.97);
+  const std::optional<Target> target = target_of(any.train);
+  const double goal = target ? target->value : 0.97;
   Table table({"who", "training time", "sooner than DDP", "steps", "accuracy", "sent in training"});
   json rows = json::array();
   std::optional<double> ddp;

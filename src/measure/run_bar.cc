@@ -42,9 +42,10 @@ void RunBar::take(const json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "evaluation") {
     accuracy_ = number_in(event, "accuracy");
-    bar_.say(fmt::format("{}: epoch {:.2f}  accuracy {:.2f} %  loss {:.4f}  {}", label_,
+    const std::string unit = event.value("loss_unit", "");
+    bar_.say(fmt::format("{}: epoch {:.2f}  accuracy {:.2f} %  loss {:.4f}{}{}  {}", label_,
                          number_in(event, "epoch"), accuracy_ * 100,
-                         number_in(event, "test_loss", NAN),
+                         number_in(event, "test_loss", NAN), unit.empty() ? "" : " ", unit,
                          time_text(number_in(event, "training_time"))));
   }
   if (kind == "progress" || kind == "evaluation") {

@@ -16,6 +16,7 @@ std::unique_ptr<Optimizer> make_server_optimizer(const OptimizerSettings& settin
     case OptimizerSettings::Kind::adagrad:
       return make_adagrad(settings, elements);
     case OptimizerSettings::Kind::adam:
+    case OptimizerSettings::Kind::adamw:
       return make_adam(settings, elements);
     case OptimizerSettings::Kind::sgd:
     case OptimizerSettings::Kind::nesterov:

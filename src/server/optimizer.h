@@ -15,15 +15,17 @@ namespace starling {
 inline constexpr double kAdagradStart = 0.1;
 
 struct OptimizerSettings {
-  enum class Kind { sgd, nesterov, adagrad, adam };
-  friend constexpr Names<4> names_of(Kind) {
-    return {"optimizer", {"sgd", "nesterov", "adagrad", "adam"}};
+  enum class Kind { sgd, nesterov, adagrad, adam, adamw };
+  friend constexpr Names<5> names_of(Kind) {
+    return {"optimizer", {"sgd", "nesterov", "adagrad", "adam", "adamw"}};
   }
 
   Kind kind = Kind::sgd;
   double lr = 0.1;
   double momentum = 0;  // sgd and nesterov
   double weight_decay = 0;
+  double beta1 = 0.9, beta2 = 0.999;  // adam and adamw
+  double clip = 0;
 
   template <class Self, class Visitor>
   static void visit(Self& s, Visitor&& visit) {
@@ -36,7 +38,17 @@ struct OptimizerSettings {
            {takes_momentum || s.momentum == 0,  // none is none to all
             "optimizers sgd and nesterov"}},
           s.momentum, 0.0, 1.0);
-    visit({"weight_decay", Section::learning, "weight decay"}, s.weight_decay, 0.0, 1e6);
+    const Use by_adam{s.kind == Kind::adam || s.kind == Kind::adamw, "optimizers adam and adamw"};
+    visit({"adam_beta1", Section::learning, "adam, adamw: how slowly the mean follows", by_adam},
+          s.beta1, 0.0, 0.999999);
+    visit({"adam_beta2", Section::learning, "adam, adamw: how slowly the squares follow", by_adam},
+          s.beta2, 0.0, 0.999999);
+    visit({"weight_decay", Section::learning,
+           "weight decay; adamw: beside the gradient, and of matrices alone"},
+          s.weight_decay, 0.0, 1e6);
+    visit(
+        {"clip", Section::learning, "scale a gradient down whose norm is more than this; 0: never"},
+        s.clip, 0.0, 1e9);
   }
 };
 // Throws Error, in one sentence, if it cannot be.

@@ -263,7 +263,8 @@ void check_settings(const Settings& settings) {
     throw Error(fmt::format("slow = '{}': there is no worker {}", settings.slow, slow->who),
                 fmt::format("workers are counted from 0 to {}", workers - 1));
   }
-  target_accuracy(settings.train);
+  check(settings.train);
+  target_of(settings.train);
 }
 
 std::optional<Slowness> slow_worker(const Settings& settings) {

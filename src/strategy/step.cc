@@ -39,7 +39,7 @@ void Step::gradient_ready(std::size_t parameter, std::string_view name) {
   }
   if (!has_gradient_[parameter]) --exchange.missing;
   has_gradient_[parameter] = true;
-  if (exchange.missing == 0) begin(exchange);
+  if (exchange.missing == 0 && !driver_.before_exchange) begin(exchange);
 }
 
 void Step::begin(Exchange& exchange) {
@@ -52,6 +52,7 @@ Task<bool> Step::take(std::function<void()> update) {
     ++pass_;
     co_return false;
   }
+  if (driver_.before_exchange) driver_.before_exchange();
   // A parameter that the loss did not depend on has not been announced; its bucket begins now.
   for (Exchange& exchange : exchanges_) {
     if (!exchange.running) begin(exchange);

@@ -24,6 +24,8 @@ class Step {
     // Brings a bucket's gradients into the replica right before they are exchanged, and says what
     // they are the product of, if that is known.
     std::function<void(Bucket&)> collect = [](Bucket&) {};
+    // If there is one: called when all gradients are there, before the first of them is exchanged.
+    std::function<void()> before_exchange;
     // What it takes to wait for others: a deadline, a clock.
     std::function<Task<>(const char* what, Task<>)> wait = [](const char*, Task<> task) {
       return task;

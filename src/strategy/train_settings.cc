@@ -9,21 +9,37 @@
 
 namespace starling {
 
-std::optional<double> target_accuracy(const TrainSettings& settings) {
+void check(const TrainSettings& settings) {
+  const bool reads_text = settings.model == "char-gpt";
+  if (reads_text != settings.is_text() && !settings.model.ends_with(".pt")) {
+    throw Error(fmt::format("model = {} does not take data = {}", settings.model, settings.data),
+                reads_text ? "give it text: --data kjv, or text" : "text is for --model char-gpt");
+  }
+  if (!reads_text) return;
+  const NetworkSettings& network = settings.network;
+  if (network.width % (2 * network.heads) != 0) {
+    throw Error(fmt::format("width = {} cannot be shared out among {} heads in pairs of numbers",
+                            network.width, network.heads),
+                "make it a multiple of twice as many");
+  }
+}
+
+std::optional<Target> target_of(const TrainSettings& settings) {
   if (settings.until.empty()) return std::nullopt;
-  constexpr std::string_view kPrefix = "accuracy=";
-  double accuracy = -1;
-  if (settings.until.starts_with(kPrefix)) {
-    const char* first = settings.until.data() + kPrefix.size();
-    const char* last = settings.until.data() + settings.until.size();
-    const auto [end, error] = std::from_chars(first, last, accuracy);
-    if (error != std::errc() || end != last) accuracy = -1;
-  }
-  if (!(accuracy > 0 && accuracy <= 1)) {
-    throw Error(fmt::format("until = '{}' is not understood", settings.until),
-                "write it like accuracy=0.97");
-  }
-  return accuracy;
+  const std::string_view text = settings.until;
+  const auto number_behind = [&](std::string_view prefix) {
+    double number = -1;
+    if (!text.starts_with(prefix)) return number;
+    const auto [end, error] =
+        std::from_chars(text.data() + prefix.size(), text.data() + text.size(), number);
+    return error == std::errc() && end == text.data() + text.size() ? number : -1;
+  };
+  const double accuracy = number_behind("accuracy=");
+  if (accuracy > 0 && accuracy <= 1) return Target{Target::Measure::accuracy, accuracy};
+  const double loss = number_behind("loss=");
+  if (loss > 0) return Target{Target::Measure::loss, loss};
+  throw Error(fmt::format("until = '{}' is not understood", settings.until),
+              "write it like accuracy=0.97, or loss=2.2");
 }
 
 }  // namespace starling

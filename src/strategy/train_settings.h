@@ -9,21 +9,45 @@
 
 namespace starling {
 
+// The sizes of a built-in network, where they can be chosen.
+struct NetworkSettings {
+  int layers = 2;
+  int width = 128;
+  int heads = 4;
+  int context = 64;
+
+  template <class Self, class Visitor>
+  static void visit(Self& s, const std::string& model, Visitor&& visit) {
+    const Use use{model == "char-gpt", "model char-gpt"};
+    visit({"layers", Section::trained, "char-gpt: how many blocks", use}, s.layers, 1, 1'000);
+    visit({"width", Section::trained, "char-gpt: numbers that stand for a character", use}, s.width,
+          2, 65'536);
+    visit({"heads", Section::trained, "char-gpt: heads of attention in a block", use}, s.heads, 1,
+          1'024);
+    visit({"context", Section::trained, "char-gpt: characters it looks at", use}, s.context, 1,
+          65'536);
+  }
+};
+
 struct TrainSettings {
-  enum class Data { mnist, synthetic };
-  friend constexpr Names<2> names_of(Data) { return {"data set", {"mnist", "synthetic"}}; }
+  enum class Data { mnist, synthetic, kjv, text };
+  friend constexpr Names<4> names_of(Data) {
+    return {"data set", {"mnist", "synthetic", "kjv", "text"}};
+  }
   enum class Shards { even, dirichlet, label };
   friend constexpr Names<3> names_of(Shards) {
     return {"way to share out samples", {"even", "dirichlet", "label"}};
   }
 
   std::string model = "mnist-cnn";
+  NetworkSettings network;
   Data data = Data::mnist;
   std::string data_folder;
   int samples = 0;
   Shards shards = Shards::even;
   double shard_alpha = 0.5;
   double epochs = 3;
+  int steps = 0;
   double evaluate_every = 1;
   int batch = 64;
   std::string until;
@@ -32,16 +56,18 @@ struct TrainSettings {
   static void visit(Self& s, Visitor&& visit) {
     visit({"model",
            Section::trained,
-           "mnist-cnn, cnn3, mlp, or a TorchScript file (model.pt)",
+           "mnist-cnn, cnn3, mlp, char-gpt, or a TorchScript file (model.pt)",
            {},
            Alike::contents},
           s.model);
-    visit(
-        {"data", Section::trained, "mnist, or synthetic: digits drawn by the program, no download"},
-        s.data);
+    NetworkSettings::visit(s.network, s.model, visit);
+    visit({"data", Section::trained,
+           "mnist; synthetic: digits drawn by the program, no download; kjv: the King James Bible; "
+           "text: all .txt files of --data-folder"},
+          s.data);
     visit({"data_folder",
            Section::trained,
-           "where the MNIST files are; empty: the cache folder",
+           "where the data is; empty: the cache folder",
            {},
            Alike::nothing},
           s.data_folder);
@@ -59,16 +85,33 @@ struct TrainSettings {
           s.shard_alpha, 1e-3, 1e6);
     visit({"epochs", Section::trained, "how often every sample is seen; may be a fraction"},
           s.epochs, 0.0, 1e6);
+    visit({"steps", Section::trained, "steps of each worker, in place of epochs; 0: as epochs say"},
+          s.steps, 0, 1'000'000'000);
     visit({"evaluate_every", Section::trained,
            "evaluate the averaged model after every so many epochs; 0: only at the end"},
           s.evaluate_every, 0.0, 1e6);
     visit({"batch", Section::trained, "samples a worker takes for one step"}, s.batch, 1,
           1'000'000);
-    visit({"until", Section::trained, "stop early, e.g. accuracy=0.97"}, s.until);
+    visit({"until", Section::trained, "stop early, e.g. accuracy=0.97 or loss=2.2"}, s.until);
   }
+
+  bool is_text() const { return data == Data::kjv || data == Data::text; }
 };
 
-// The accuracy in `until`, if there is one; throws Error if it says something else.
-std::optional<double> target_accuracy(const TrainSettings& settings);
+// Throws Error, in one sentence, if model and data do not go together.
+void check(const TrainSettings& settings);
+
+// Where a run may stop.
+struct Target {
+  enum class Measure { accuracy, loss };
+  Measure measure;
+  double value;
+
+  bool reached(double accuracy, double loss) const {
+    return measure == Measure::accuracy ? accuracy >= value : loss <= value;
+  }
+};
+// What `until` says, if anything; throws Error if it is not understood.
+std::optional<Target> target_of(const TrainSettings& settings);
 
 }  // namespace starling

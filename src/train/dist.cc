@@ -97,13 +97,18 @@ Dist::Dist(Model model, Settings settings, Job job, Workload workload)
   std::vector<Bucket> buckets = make_buckets();
   workload.buckets = ranges_of(buckets);
   strategy_ = make_strategy(settings_, comm(), std::move(workload));
+  Step::Driver driver;
+  driver.collect = [this](Bucket& bucket) { collect(bucket); };
+  driver.wait = [this](const char* what, Task<> task) {
+    if (!somebody_finished_) return within_timeout(what, std::move(task));
+    return within_timeout(what, unless_finished_before(std::move(task)));
+  };
+  // Servers see a gradient in pieces; its length is known only here.
+  if (settings_.optimizer.clip > 0 && strategy_->updates_weights()) {
+    driver.before_exchange = [this] { clip_gradients(); };
+  }
   step_.emplace(*strategy_, model_.replica(), std::move(buckets), settings_.backward_passes,
-                Step::Driver{[this](Bucket& bucket) { collect(bucket); },
-                             [this](const char* what, Task<> task) {
-                               if (!somebody_finished_)
-                                 return within_timeout(what, std::move(task));
-                               return within_timeout(what, unless_finished_before(std::move(task)));
-                             }});
+                std::move(driver));
   watch_backward();
   run("agreeing on the first weights", strategy_->start(model_.replica()));
   // Others may go on without us; they must not wait for us if we end before our time.
@@ -236,6 +241,15 @@ void Dist::gradient_ready(std::size_t parameter) {
   loop().poll();
 }
 
+void Dist::clip_gradients() {
+  model_.reclaim_gradients({0, model_.model().parameters.size()});
+  const std::span<float> gradients = model_.replica().gradients;
+  const double norm = model_.gradients().norm().item<double>();
+  if (norm > settings_.optimizer.clip) {
+    scale(gradients, static_cast<float>(settings_.optimizer.clip / norm));
+  }
+}
+
 void Dist::collect(Bucket& bucket) {
   model_.reclaim_gradients(bucket.parameters);
   if (!settings_.server.factors)
@@ -277,6 +291,7 @@ bool Dist::take_step(const std::function<void()>& update) {
   const bool taken = telling([&] {
     return loop().run(step_->take([&] {
       const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
+      if (settings_.optimizer.clip > 0) clip_gradients();
       update();
     }));
   });

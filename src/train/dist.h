@@ -113,6 +113,7 @@ class Dist {
   void watch_backward();
   void gradient_ready(std::size_t parameter);
   void collect(Bucket& bucket);
+  void clip_gradients();
   void slow_down();
   bool take_step(const std::function<void()>& update);
   int count_with_data(bool has_data);

@@ -1,7 +1,5 @@
 #include "train/evaluation.h"
 
-#include <torch/nn/functional/loss.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "exchange/collectives.h"
 #include "exchange/pairwise.h"
 #include "math/vector_math.h"
+#include "train/loss.h"
 
 namespace starling {
 
@@ -17,45 +16,42 @@ namespace {
 struct Tally {
   double correct = 0;
   double loss = 0;
-  double samples = 0;
+  double predictions = 0;
   double squared_distance = 0;
 };
 
-Tally tally(Dist& dist, const Images& test, Range range) {
-  constexpr std::size_t kBatch = 200;  // its activations still fit the cache
+Tally tally(Dist& dist, const DataSet& test, Range range) {
+  const std::size_t batch = test.samples_at_once();
   torch::NoGradGuard no_grad;
   const Model& model = dist.model().model();
   model.set_training(false);
   Tally total;
-  for (std::size_t begin = range.begin; begin < range.end; begin += kBatch) {
-    const auto [images, labels] = test.slice({begin, std::min(begin + kBatch, range.end)});
-    const torch::Tensor scores = model.forward(images);
-    total.correct += scores.argmax(1).eq(labels).sum().item<double>();
-    total.loss +=
-        torch::nn::functional::cross_entropy(
-            scores, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum))
-            .item<double>();
+  for (std::size_t begin = range.begin; begin < range.end; begin += batch) {
+    const auto [inputs, targets] = test.slice({begin, std::min(begin + batch, range.end)});
+    const torch::Tensor scores = model.forward(inputs);
+    total.correct += scores.argmax(-1).eq(targets).sum().item<double>();
+    total.loss += cross_entropy(scores, targets, torch::kSum).item<double>();
+    total.predictions += static_cast<double>(targets.numel());
     dist.loop().poll();  // a worker may have others to serve meanwhile
   }
-  total.samples = static_cast<double>(range.size());
   model.set_training(true);
   return total;
 }
 
 Score score(const Tally& tally) {
-  return {tally.correct / tally.samples, tally.loss / tally.samples};
+  return {tally.correct / tally.predictions, tally.loss / tally.predictions};
 }
 
 }  // namespace
 
-Score evaluate_own(Dist& dist, const Images& test) {
+Score evaluate_own(Dist& dist, const DataSet& test) {
   return score(tally(dist, test, {0, test.count()}));
 }
 
 namespace {
 
 // Each worker scores its share; `squared_distance` is from its own model to the one that is scored.
-Score evaluate_together(Dist& dist, const Images& test, double squared_distance) {
+Score evaluate_together(Dist& dist, const DataSet& test, double squared_distance) {
   const auto size = static_cast<std::size_t>(dist.size());
   const auto rank = static_cast<std::size_t>(dist.rank());
   std::vector<Tally> tallies(size);
@@ -69,7 +65,7 @@ Score evaluate_together(Dist& dist, const Images& test, double squared_distance)
   for (const Tally& each : tallies) {
     total.correct += each.correct;
     total.loss += each.loss;
-    total.samples += each.samples;
+    total.predictions += each.predictions;
     total.squared_distance += each.squared_distance;
   }
   Score result = score(total);
@@ -79,7 +75,7 @@ Score evaluate_together(Dist& dist, const Images& test, double squared_distance)
 
 }  // namespace
 
-Score evaluate_mean(Dist& dist, const Images& test) {
+Score evaluate_mean(Dist& dist, const DataSet& test) {
   torch::NoGradGuard no_grad;
   const std::span<float> weights = dist.model().replica().weights;
   const std::vector<float> own(weights.begin(), weights.end());
@@ -90,6 +86,6 @@ Score evaluate_mean(Dist& dist, const Images& test) {
   return result;
 }
 
-Score evaluate_shared(Dist& dist, const Images& test) { return evaluate_together(dist, test, 0); }
+Score evaluate_shared(Dist& dist, const DataSet& test) { return evaluate_together(dist, test, 0); }
 
 }  // namespace starling

@@ -54,11 +54,28 @@ FlatModel::FlatModel(Model model) : model_(std::move(model)) {
 
 Replica FlatModel::replica() { return {span_of(weights_), span_of(gradients_)}; }
 
-torch::Tensor FlatModel::flat_parameter() {
-  torch::Tensor parameter = weights_.narrow(0, 0, gradients_.numel());
+torch::Tensor FlatModel::flat_parameter(Range range) {
+  const auto begin = static_cast<std::int64_t>(range.begin);
+  const auto size = static_cast<std::int64_t>(range.size());
+  torch::Tensor parameter = weights_.narrow(0, begin, size);
   parameter.requires_grad_();
-  parameter.mutable_grad() = gradients_;
+  parameter.mutable_grad() = gradients_.narrow(0, begin, size);
   return parameter;
+}
+
+torch::Tensor FlatModel::flat_parameter() {
+  return flat_parameter({0, static_cast<std::size_t>(gradients_.numel())});
+}
+
+FlatModel::Stretches FlatModel::flat_stretches() {
+  const auto is_matrix = [this](std::size_t i) { return model_.parameters[i].second.dim() >= 2; };
+  Stretches stretches;
+  for (std::size_t begin = 0, end = 0; begin < ranges_.size(); begin = end) {
+    while (end < ranges_.size() && is_matrix(end) == is_matrix(begin)) ++end;
+    (is_matrix(begin) ? stretches.matrices : stretches.others)
+        .push_back(flat_parameter({ranges_[begin].begin, ranges_[end - 1].end}));
+  }
+  return stretches;
 }
 
 torch::Tensor FlatModel::gradient_view(std::size_t parameter) {

@@ -16,10 +16,16 @@ class FlatModel {
   const Model& model() const { return model_; }
   Replica replica();
   torch::Tensor weights() { return weights_; }
+  torch::Tensor gradients() { return gradients_; }
 
   // The parameters alone, as one tensor with its gradient: an optimizer over it does for the whole
   // model in a few operations what it would otherwise do tensor by tensor.
   torch::Tensor flat_parameter();
+  // The same in stretches, those of matrices (two dimensions and more) apart from all others.
+  struct Stretches {
+    std::vector<torch::Tensor> matrices, others;
+  };
+  Stretches flat_stretches();
 
   // Where parameter i stands in the gradients.
   Range range(std::size_t parameter) const { return ranges_[parameter]; }
@@ -31,6 +37,7 @@ class FlatModel {
 
  private:
   torch::Tensor gradient_view(std::size_t parameter);
+  torch::Tensor flat_parameter(Range range);
 
   Model model_;
   std::vector<Range> ranges_;

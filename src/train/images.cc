@@ -17,16 +17,16 @@ torch::Tensor Images::normalized(const torch::Tensor& pixels) {
   return pixels.to(torch::kFloat).mul_(1 / (255 * kDeviation)).sub_(kMean / kDeviation);
 }
 
-Images::Batch Images::pick(std::span<const std::int64_t> indices) const {
+DataSet::Batch Images::pick(std::span<const std::int64_t> samples) const {
   const torch::Tensor which =
-      torch::from_blob(const_cast<std::int64_t*>(indices.data()),
-                       {static_cast<std::int64_t>(indices.size())}, torch::kLong);
+      torch::from_blob(const_cast<std::int64_t*>(samples.data()),
+                       {static_cast<std::int64_t>(samples.size())}, torch::kLong);
   return {normalized(pixels_.index_select(0, which)), labels_.index_select(0, which)};
 }
 
-Images::Batch Images::slice(Range range) const {
-  const auto begin = static_cast<std::int64_t>(range.begin);
-  const auto size = static_cast<std::int64_t>(range.size());
+DataSet::Batch Images::slice(Range samples) const {
+  const auto begin = static_cast<std::int64_t>(samples.begin);
+  const auto size = static_cast<std::int64_t>(samples.size());
   return {normalized(pixels_.narrow(0, begin, size)), labels_.narrow(0, begin, size)};
 }
 

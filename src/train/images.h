@@ -1,26 +1,19 @@
-// A data set as tensors: images stay bytes until a batch of them is needed.
+// Images as a data set: they stay bytes until a batch of them is needed, and are normalized then.
 #pragma once
 
-#include <torch/types.h>
-
-#include <span>
-#include <utility>
-
-#include "base/range.h"
+#include "train/data_set.h"
 #include "train/digit_set.h"
 
 namespace starling {
 
-class Images {
+class Images : public DataSet {
  public:
   explicit Images(DigitSet set);
 
-  std::size_t count() const { return set_.count; }
-  std::span<const std::uint8_t> labels() const { return set_.labels; }
-
-  using Batch = std::pair<torch::Tensor, torch::Tensor>;  // normalized images, labels
-  Batch pick(std::span<const std::int64_t> indices) const;
-  Batch slice(Range range) const;
+  std::size_t count() const override { return set_.count; }
+  Batch pick(std::span<const std::int64_t> samples) const override;
+  Batch slice(Range samples) const override;
+  std::span<const std::uint8_t> labels() const override { return set_.labels; }
 
  private:
   static torch::Tensor normalized(const torch::Tensor& pixels);

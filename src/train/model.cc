@@ -1,8 +1,6 @@
 #include "train/model.h"
 
 #include <fmt/format.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/dropout.h>
 #include <torch/script.h>
 
 #include <filesystem>
@@ -11,61 +9,13 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "train/blueprint.h"
 
 namespace starling {
 
 namespace {
 
 using torch::Tensor;
-namespace nn = torch::nn;
-
-// The small network of the classic MNIST examples: 21,840 parameters.
-struct MnistCnn : nn::Module {
-  nn::Conv2d conv1{register_module("conv1", nn::Conv2d(1, 10, 5))};
-  nn::Conv2d conv2{register_module("conv2", nn::Conv2d(10, 20, 5))};
-  nn::Dropout2d drop2{register_module("drop2", nn::Dropout2d())};
-  Dense fc1{register_module("fc1", Dense(320, 50))};
-  nn::Dropout drop1{register_module("drop1", nn::Dropout())};
-  Dense fc2{register_module("fc2", Dense(50, 10))};
-
-  Tensor forward(Tensor x) {
-    x = torch::relu(torch::max_pool2d(conv1(x), 2));
-    x = torch::relu(torch::max_pool2d(drop2(conv2(x)), 2));
-    x = torch::relu(fc1(x.view({-1, 320})));
-    return fc2(drop1(x));
-  }
-};
-
-// Three convolution layers, as in the experiment of pair-wise averaging's first paper.
-struct Cnn3 : nn::Module {
-  nn::Conv2d conv1{register_module("conv1", nn::Conv2d(nn::Conv2dOptions(1, 16, 3).padding(1)))};
-  nn::Conv2d conv2{register_module("conv2", nn::Conv2d(nn::Conv2dOptions(16, 32, 3).padding(1)))};
-  nn::Conv2d conv3{register_module("conv3", nn::Conv2d(nn::Conv2dOptions(32, 64, 3).padding(1)))};
-  Dense fc{register_module("fc", Dense(64 * 3 * 3, 10))};
-
-  Tensor forward(Tensor x) {
-    x = torch::max_pool2d(torch::relu(conv1(x)), 2);
-    x = torch::max_pool2d(torch::relu(conv2(x)), 2);
-    x = torch::max_pool2d(torch::relu(conv3(x)), 2);
-    return fc(x.flatten(1));
-  }
-};
-
-// One hidden layer and no dropout: with it, runs can be compared number by number.
-struct Mlp : nn::Module {
-  Dense fc1{register_module("fc1", Dense(784, 128))};
-  Dense fc2{register_module("fc2", Dense(128, 10))};
-
-  Tensor forward(Tensor x) { return fc2(torch::relu(fc1(x.flatten(1)))); }
-};
-
-template <class Network>
-Model built_in() {
-  auto network = std::make_shared<Network>();
-  Model model = model_of(*network);
-  model.forward = [network](Tensor images) { return network->forward(std::move(images)); };
-  return model;
-}
 
 // What is wrong, without the traces that torch puts around it.
 std::string reason(const std::exception& error) {
@@ -97,13 +47,6 @@ void check_fits_digits(const std::string& file, const Model& model) {
                 "it must give 10 for each, one for a digit");
   }
 }
-
-struct BuiltInModel {
-  std::string_view name;
-  Model (*make)();
-};
-constexpr BuiltInModel kBuiltInModels[] = {
-    {"mnist-cnn", built_in<MnistCnn>}, {"cnn3", built_in<Cnn3>}, {"mlp", built_in<Mlp>}};
 
 Model torch_script(const std::string& file) {
   std::shared_ptr<torch::jit::Module> module;
@@ -151,15 +94,15 @@ Model model_of(torch::nn::Module& module) {
   return model;
 }
 
-Model make_model(const std::string& name) {
-  std::vector<std::string_view> names;
-  for (const BuiltInModel& model : kBuiltInModels) {
-    if (model.name == name) return model.make();
-    names.push_back(model.name);
+Model make_model(const TrainSettings& settings, int classes) {
+  const std::string& name = settings.model;
+  if (const auto blueprint = find_blueprint(settings, classes)) {
+    return make_stage(*blueprint, blueprint->all());
   }
   if (!name.ends_with(".pt")) {
-    throw Error(fmt::format("there is no model '{}'", name),
-                fmt::format("there are {}, and TorchScript files (*.pt)", listed(names)));
+    throw Error(
+        fmt::format("there is no model '{}'", name),
+        fmt::format("there are {}, and TorchScript files (*.pt)", listed(blueprint_names())));
   }
   if (!std::filesystem::exists(name)) throw Error(fmt::format("there is no file {}", name));
   return torch_script(name);

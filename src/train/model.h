@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "strategy/train_settings.h"
 #include "train/dense.h"
 
 namespace starling {
@@ -25,8 +26,9 @@ struct Model {
   std::vector<std::pair<std::size_t, std::shared_ptr<DenseTrace>>> dense;
 };
 
-// mnist-cnn, cnn3, mlp or the path of a TorchScript file (*.pt); throws Error for anything else.
-Model make_model(const std::string& name);
+// A built-in network (train/blueprint.h) or a TorchScript file (*.pt), whole; throws Error for anything
+// else.
+Model make_model(const TrainSettings& settings, int classes);
 
 // A user's module; forward stays with the user.
 Model model_of(torch::nn::Module& module);

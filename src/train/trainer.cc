@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/nn/functional/loss.h>
 #include <torch/optim.h>
 
 #include <algorithm>
@@ -20,11 +19,12 @@
 #include "strategy/registry.h"
 #include "strategy/server_plan.h"
 #include "train/batches.h"
+#include "train/data_set.h"
 #include "train/dist.h"
 #include "train/evaluation.h"
+#include "train/loss.h"
 #include "train/safetensors.h"
 #include "train/stop_signal.h"
-#include "train/synthetic.h"
 
 namespace starling {
 
@@ -34,51 +34,38 @@ using nlohmann::json;
 
 double seconds(Time time) { return std::chrono::duration<double>(time).count(); }
 
-Digits load_digits(const Settings& settings) {
-  const auto limit = static_cast<std::size_t>(settings.train.samples);
-  if (settings.train.data == TrainSettings::Data::synthetic) {
-    return synthetic_digits(limit > 0 ? limit : 10'000, 2'000, 1);
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerSettings& settings,
+                                                        FlatModel& model) {
+  using Kind = OptimizerSettings::Kind;
+  using torch::optim::AdamWOptions;
+  if (settings.kind == Kind::adamw) {
+    const AdamWOptions options = AdamWOptions(settings.lr)
+                                     .betas({settings.beta1, settings.beta2})
+                                     .weight_decay(settings.weight_decay);
+    auto [matrices, others] = model.flat_stretches();
+    auto optimizer = std::make_unique<torch::optim::AdamW>(std::move(matrices), options);
+    optimizer->add_param_group(
+        {std::move(others), std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(0))});
+    return optimizer;
   }
-  Digits digits = load_mnist(settings.train.data_folder);
-  if (limit > 0 && limit < digits.train.count) {
-    digits.train.count = limit;
-    digits.train.labels.resize(limit);
-    digits.train.pixels.resize(limit * digits.train.rows * digits.train.cols);
-  }
-  return digits;
-}
-
-Digits digits_for(const Settings& settings) {
-  Digits digits = load_digits(settings);
-  const auto samples = static_cast<int>(digits.train.count);
-  if (settings.train.batch > samples) {
-    throw Error(fmt::format("batch = {} is more than the {} training samples", settings.train.batch,
-                            samples),
-                fmt::format("each worker takes that many a step: use at most {}",
-                            std::max(1, samples / settings.workers)));
-  }
-  return digits;
-}
-
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings,
-                                                        torch::Tensor parameter) {
-  std::vector<torch::Tensor> parameters{std::move(parameter)};
-  if (settings.optimizer.kind == OptimizerSettings::Kind::adam) {
+  const std::vector<torch::Tensor> parameters{model.flat_parameter()};
+  if (settings.kind == Kind::adam) {
     return std::make_unique<torch::optim::Adam>(parameters,
-                                                torch::optim::AdamOptions(settings.optimizer.lr)
-                                                    .weight_decay(settings.optimizer.weight_decay));
+                                                torch::optim::AdamOptions(settings.lr)
+                                                    .betas({settings.beta1, settings.beta2})
+                                                    .weight_decay(settings.weight_decay));
   }
-  if (settings.optimizer.kind == OptimizerSettings::Kind::adagrad) {
-    return std::make_unique<torch::optim::Adagrad>(
-        parameters, torch::optim::AdagradOptions(settings.optimizer.lr)
-                        .initial_accumulator_value(kAdagradStart)
-                        .weight_decay(settings.optimizer.weight_decay));
+  if (settings.kind == Kind::adagrad) {
+    return std::make_unique<torch::optim::Adagrad>(parameters,
+                                                   torch::optim::AdagradOptions(settings.lr)
+                                                       .initial_accumulator_value(kAdagradStart)
+                                                       .weight_decay(settings.weight_decay));
   }
-  return std::make_unique<torch::optim::SGD>(
-      parameters, torch::optim::SGDOptions(settings.optimizer.lr)
-                      .momentum(settings.optimizer.momentum)
-                      .nesterov(settings.optimizer.kind == OptimizerSettings::Kind::nesterov)
-                      .weight_decay(settings.optimizer.weight_decay));
+  return std::make_unique<torch::optim::SGD>(parameters,
+                                             torch::optim::SGDOptions(settings.lr)
+                                                 .momentum(settings.momentum)
+                                                 .nesterov(settings.kind == Kind::nesterov)
+                                                 .weight_decay(settings.weight_decay));
 }
 
 constexpr const char* kModelFile = "model.safetensors";
@@ -94,7 +81,7 @@ struct WorkerResult {
   MixReport mixing;
 };
 
-Shards shards_for(const Settings& settings, const Images& train) {
+Shards shards_for(const Settings& settings, const DataSet& train) {
   if (settings.train.shards == TrainSettings::Shards::even) return {};
   return share_out(train.labels(), settings.workers, settings.train.shards,
                    settings.train.shard_alpha, static_cast<std::uint64_t>(settings.seed));
@@ -104,16 +91,15 @@ class Trainer {
  public:
   Trainer(const Settings& settings, const Job& job)
       : settings_(settings),
-        digits_(digits_for(settings)),
-        train_(std::move(digits_.train)),
-        test_(std::move(digits_.test)),
+        data_(load_data(settings.train, settings.workers)),
+        train_(*data_.train),
+        test_(*data_.test),
         batches_(train_.count(), settings.workers, settings.train.batch,
                  static_cast<std::uint64_t>(settings.seed), shards_for(settings, train_)),
-        steps_(static_cast<std::uint64_t>(
-            std::llround(settings.train.epochs * static_cast<double>(batches_.steps_per_epoch())))),
-        dist_(seeded_model(settings, job), settings, job, workload(job.rank)),
+        steps_(steps_of(settings.train, batches_)),
+        dist_(seeded_model(settings, job, data_.classes), settings, job, workload(job.rank)),
         dealer_(make_dealer(settings, dist_.comm(), workload(job.rank), dist_.strategy())),
-        optimizer_(make_optimizer(settings, dist_.model().flat_parameter())) {}
+        optimizer_(make_optimizer(settings.optimizer, dist_.model())) {}
 
   void run(const std::filesystem::path& run_folder) {
     const StopSignal stop;
@@ -129,7 +115,7 @@ class Trainer {
  private:
   void train(const StopSignal& stop) {
     start_ = dist_.loop().now();
-    const std::optional<double> target = target_accuracy(settings_.train);
+    const std::optional<Target> target = target_of(settings_.train);
     const auto every = static_cast<std::uint64_t>(std::ceil(
         settings_.train.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
     std::uint64_t evaluated = 0;  // how often it was due
@@ -142,7 +128,7 @@ class Trainer {
         if (dist_.leads()) {
           dist_.run("catching up", dist_.strategy().catch_up(dist_.model().replica()));
         }
-        const bool reached = target && accuracy_ >= *target;
+        const bool reached = target && target->reached(accuracy_, loss_);
         if (reached && in_step()) break;
         if (reached) dist_.run("asking all to stop", dealer_->stop());
         stopping_ = reached;
@@ -186,14 +172,20 @@ class Trainer {
 
   // All workers draw the same first weights, so that none need be sent, and their dropout from
   // streams of their own.
-  static Model seeded_model(const Settings& settings, const Job& job) {
+  static Model seeded_model(const Settings& settings, const Job& job, int classes) {
     at::set_num_threads(
         std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / job.local_size));
     const auto seed = static_cast<std::uint64_t>(settings.seed) * 10'000;
     torch::manual_seed(seed);
-    Model model = make_model(settings.train.model);
+    Model model = make_model(settings.train, classes);
     torch::manual_seed(seed + static_cast<std::uint64_t>(job.rank));
     return model;
+  }
+
+  static std::uint64_t steps_of(const TrainSettings& settings, const Batches& batches) {
+    if (settings.steps > 0) return static_cast<std::uint64_t>(settings.steps);
+    return static_cast<std::uint64_t>(
+        std::llround(settings.epochs * static_cast<double>(batches.steps_per_epoch())));
   }
 
   std::uint64_t workers() const { return static_cast<std::uint64_t>(settings_.workers); }
@@ -231,16 +223,20 @@ class Trainer {
       batch = batches_.batch(number / workers(), static_cast<int>(number % workers()));
     }
     if (!batch.indices.empty()) {
-      const auto [images, labels] = train_.pick(batch.indices);
-      const torch::Tensor loss =
-          torch::nn::functional::cross_entropy(dist_.model().model().forward(images), labels);
+      const auto [inputs, targets] = train_.pick(batch.indices);
+      const torch::Tensor loss = cross_entropy(dist_.model().model().forward(inputs), targets);
       (loss * weight(batch)).backward();
-      loss_sum_ += loss.item<double>();
+      loss_sum_ += in_its_unit(loss.item<double>());
       ++losses_;
     }
     dealer_->look_ahead();
     dist_.step(*optimizer_);
     samples_ += batch.indices.size();
+  }
+
+  // Of text it is told in bits per character.
+  double in_its_unit(double nats) const {
+    return settings_.train.is_text() ? nats / std::log(2.0) : nats;
   }
 
   // Averaged gradients must weigh every sample alike, also when the last batch is shared out
@@ -258,7 +254,7 @@ class Trainer {
     const Score mean =
         aside([&] { return in_step() ? evaluate_mean(dist_, test_) : evaluate_own(dist_, test_); });
     accuracy_ = mean.accuracy;
-    loss_ = mean.loss;
+    loss_ = in_its_unit(mean.loss);
     spread_ = in_step() ? mean.spread : spread_from_models();
     report_progress("evaluation");
   }
@@ -327,6 +323,7 @@ class Trainer {
                   {"samples_per_second",
                    epochs() * static_cast<double>(train_.count()) / seconds(training().all)},
                   {"payload_bytes_sent", dist_.comm().ledger().total(Direction::sent).payload}};
+    if (settings_.train.is_text()) event["loss_unit"] = kBitsPerCharacter;
     if (evaluation) {
       event["accuracy"] = accuracy_;
       event["test_loss"] = loss_;
@@ -345,7 +342,7 @@ class Trainer {
     if (in_step()) {
       const Score final_score = evaluate_shared(dist_, test_);
       accuracy_ = final_score.accuracy;
-      loss_ = final_score.loss;
+      loss_ = in_its_unit(final_score.loss);
     }
     const MixReport* mixed = dist_.strategy().mix_report();
     WorkerResult mine;
@@ -452,6 +449,7 @@ class Trainer {
     summary.parameters = dist_.model().replica().gradients.size();
     summary.accuracy = accuracy_;
     summary.loss = loss_;
+    if (settings_.train.is_text()) summary.loss_unit = kBitsPerCharacter;
     summary.epochs = static_cast<double>(samples) / static_cast<double>(train_.count());
     summary.steps = step_;
     summary.samples = samples;
@@ -497,9 +495,9 @@ class Trainer {
   }
 
   Settings settings_;
-  Digits digits_;
-  Images train_;
-  Images test_;
+  DataSets data_;
+  const DataSet& train_;
+  const DataSet& test_;
   Batches batches_;
   std::uint64_t steps_;  // of each worker, if they share the work evenly
   Dist dist_;

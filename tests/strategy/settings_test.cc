@@ -112,7 +112,7 @@ TEST(Settings, VisitForgetsNone) {
                             field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
                             field_count<GateSettings>() + field_count<StalenessRule>() +
                             field_count<OptimizerSettings>() + field_count<LrSchedule>() +
-                            field_count<TrainSettings>();
+                            field_count<TrainSettings>() - 1 + field_count<NetworkSettings>();
   EXPECT_EQ(values_of(Settings()).size(), count);
 }
 
@@ -387,8 +387,14 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"lr_decay = 0.5", "lr_schedule = 'step'"},
       {"lr_end = 0.5", "lr_schedule = 'cosine'"},
       {"shard_alpha = 0.1", "shards = 'dirichlet'"},
+      {"adam_beta1 = 0.8", "optimizer = 'adam'\nmomentum = 0.0"},
+      {"adam_beta2 = 0.9", "optimizer = 'adamw'\nmomentum = 0.0"},
+      {"layers = 3", "model = 'char-gpt'\ndata = 'kjv'"},
+      {"width = 64", "model = 'char-gpt'\ndata = 'kjv'"},
+      {"heads = 2", "model = 'char-gpt'\ndata = 'text'"},
+      {"context = 3", "model = 'char-gpt'\ndata = 'kjv'"},
   };
-  const std::string nobody = "strategy = 'single'\noptimizer = 'adam'\n";
+  const std::string nobody = "strategy = 'single'\noptimizer = 'adagrad'\n";
   for (const auto& [changed, with] : all) {
     const auto checked = [&, change = changed](const std::string& rest) {
       return error_of([&] {
@@ -410,13 +416,33 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
 
 TEST(CheckSettings, RefusesAnOptimizerOrDataSetThatIsNone) {
   EXPECT_EQ(read_error("optimizer = 'lbfgs'"),
-            "there is no optimizer 'lbfgs'; there are sgd, nesterov, adagrad, adam");
+            "there is no optimizer 'lbfgs'; there are sgd, nesterov, adagrad, adam, adamw");
   EXPECT_EQ(check([](Settings& s) {
               s.optimizer.kind = OptimizerSettings::Kind::nesterov, s.optimizer.momentum = 0;
             }),
             "nesterov needs a momentum; use --momentum 0.9, or optimizer sgd");
   EXPECT_EQ(read_error("data = 'cifar'"),
-            "there is no data set 'cifar'; there are mnist, synthetic");
+            "there is no data set 'cifar'; there are mnist, synthetic, kjv, text");
+}
+
+TEST(CheckSettings, RefusesAModelThatDoesNotTakeTheData) {
+  EXPECT_EQ(check([](Settings& s) { s.train.model = "char-gpt"; }),
+            "model = char-gpt does not take data = mnist; give it text: --data kjv, or text");
+  EXPECT_EQ(check([](Settings& s) { s.train.data = TrainSettings::Data::kjv; }),
+            "model = mnist-cnn does not take data = kjv; text is for --model char-gpt");
+  const auto with_heads = [](int heads) {
+    return [heads](Settings& s) {
+      s.train.model = "char-gpt", s.train.data = TrainSettings::Data::kjv;
+      s.train.network.heads = heads;
+    };
+  };
+  EXPECT_EQ(check(with_heads(8)), "no error");
+  for (int heads : {3, 128}) {  // 128: each would have one number, and no pair to turn
+    EXPECT_EQ(check(with_heads(heads)),
+              fmt::format("width = 128 cannot be shared out among {} heads in pairs of numbers; "
+                          "make it a multiple of twice as many",
+                          heads));
+  }
 }
 
 std::string check_server(const std::function<void(Settings&)>& change) {
@@ -802,27 +828,40 @@ TEST(CheckSettings, RefusesASlowWorkerThatIsNotUnderstood) {
 }
 
 TEST(CheckSettings, RefusesAGoalThatIsNotUnderstood) {
-  EXPECT_EQ(check([](Settings& s) { s.train.until = "loss=0.1"; }),
-            "until = 'loss=0.1' is not understood; write it like accuracy=0.97");
+  EXPECT_EQ(check([](Settings& s) { s.train.until = "loss=0"; }),
+            "until = 'loss=0' is not understood; write it like accuracy=0.97, or loss=2.2");
 }
 
-TEST(TargetAccuracy, IsReadFromUntil) {
+TEST(Target, IsReachedFromItsOwnSide) {
+  TrainSettings settings;
+  settings.until = "accuracy=0.9";
+  EXPECT_TRUE(target_of(settings)->reached(0.9, 5));
+  EXPECT_FALSE(target_of(settings)->reached(0.89, 0));
+  settings.until = "loss=2.2";
+  EXPECT_TRUE(target_of(settings)->reached(0, 2.2));
+  EXPECT_FALSE(target_of(settings)->reached(1, 2.21));
+}
+
+TEST(Target, IsReadFromUntil) {
   Settings settings;
-  EXPECT_EQ(target_accuracy(settings.train), std::nullopt);
+  EXPECT_FALSE(target_of(settings.train));
   settings.train.until = "accuracy=0.97";
-  EXPECT_EQ(target_accuracy(settings.train), 0.97);
+  EXPECT_EQ(target_of(settings.train)->value, 0.97);
   settings.train.until = "accuracy=1";
-  EXPECT_EQ(target_accuracy(settings.train), 1.0);
+  EXPECT_EQ(target_of(settings.train)->value, 1.0);
 }
 
-TEST(TargetAccuracy, RefusesWhatIsNoShare) {
-  for (const char* until : {"0.97", "accuracy", "accuracy=", "accuracy=0", "accuracy=-0.5",
-                            "accuracy=97", "accuracy=1.01", "accuracy=0.97x", "accuracy= 0.97",
-                            "accuracy=97%", "accuracy=nan", "Accuracy=0.97", " accuracy=0.97"}) {
+TEST(Target, RefusesWhatIsNoShare) {
+  for (const char* until :
+       {"0.97", "accuracy", "accuracy=", "accuracy=0", "accuracy=-0.5", "accuracy=97",
+        "accuracy=1.01", "accuracy=0.97x", "accuracy= 0.97", "loss", "loss=-1", "loss=x",
+        "accuracy=97%", "accuracy=nan", "Accuracy=0.97", " accuracy=0.97"}) {
     Settings settings;
     settings.train.until = until;
-    EXPECT_EQ(error_of([&] { target_accuracy(settings.train); }),
-              fmt::format("until = '{}' is not understood; write it like accuracy=0.97", until));
+    EXPECT_EQ(
+        error_of([&] { target_of(settings.train); }),
+        fmt::format("until = '{}' is not understood; write it like accuracy=0.97, or loss=2.2",
+                    until));
   }
 }
 

@@ -297,6 +297,19 @@ TEST(Step, LetsItsDriverCollectGradientsAndWait) {
                                          "the exchange of weights", "mix"}));
 }
 
+TEST(Step, HoldsAllBucketsBackWhereTheWholeGradientIsLookedAtFirst) {
+  OneWorker worker;
+  Step::Driver driver;
+  driver.before_exchange = [&] { worker.diary.entries.push_back("look"); };
+  Step step(worker.diary, {worker.weights, worker.gradients},
+            make_buckets({worker.weights, worker.gradients}, worker.parameters, 2), 1, driver);
+  for (std::size_t i = 0; i < 3; ++i) step.gradient_ready(i, "it");
+  EXPECT_EQ(worker.diary.entries, OneWorker::Entries());
+  worker.take(step);
+  EXPECT_EQ(worker.diary.entries,
+            (OneWorker::Entries{"look", "begin 0", "begin 1", "end 1", "end 0", "update", "mix"}));
+}
+
 TEST(Step, AllocatesNothingOnceItRuns) {
   OneWorker worker;
   Strategy strategy(worker.cluster.comm(0));

@@ -6,14 +6,14 @@
 
 #include <cmath>
 
-#include "train/model.h"
+#include "tests/train/model_named.h"
 
 namespace starling {
 namespace {
 
 Model traced_model(const std::string& name) {
   torch::manual_seed(1);
-  Model model = make_model(name);
+  Model model = model_named(name);
   for (auto& [index, trace] : model.dense) trace->enabled = true;
   return model;
 }
@@ -84,7 +84,7 @@ TEST(Dense, KeepsTheFactorsOfItsGradient) {
 }
 
 TEST(Dense, KeepsNothingUnlessItIsTold) {
-  Model model = make_model("mlp");
+  Model model = model_named("mlp");
   backward(model, 4);
   for (const auto& [index, trace] : model.dense) EXPECT_FALSE(trace->factors());
 }

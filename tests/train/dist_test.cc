@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "tests/train/forked_workers.h"
+#include "tests/train/model_named.h"
 #include "train/batches.h"
 #include "train/images.h"
 #include "train/synthetic.h"
@@ -37,7 +38,7 @@ std::vector<std::vector<float>> train(const Experiment& experiment, int workers,
                                       bool finish = true) {
   torch::manual_seed(1);
   std::size_t parameters = 0;
-  for (const auto& named : make_model(experiment.model).parameters) {
+  for (const auto& named : model_named(experiment.model).parameters) {
     parameters += static_cast<std::size_t>(named.second.numel());
   }
   return Workers::run(workers, parameters, [&](const Job& job, std::span<float> results) {
@@ -47,7 +48,7 @@ std::vector<std::vector<float>> train(const Experiment& experiment, int workers,
     DigitSet set = digits().train;
     set.count = experiment.samples;
     const Images images(set);
-    Dist dist(make_model(experiment.model), settings, job);
+    Dist dist(model_named(experiment.model), settings, job);
     torch::optim::SGD optimizer(
         {dist.model().flat_parameter()},
         torch::optim::SGDOptions(settings.optimizer.lr).momentum(settings.optimizer.momentum));
@@ -119,6 +120,35 @@ TEST(Dist, GivesTheSameWeightsWhateverTheBuckets) {
   EXPECT_EQ(many_buckets[0], many_buckets[2]);
 }
 
+// Both workers have the same gradient, so whoever clips it, where and how often, must come to the
+// same: a step as long as the bound, in its direction.
+TEST(Dist, ClipsAGradientThatIsTooLong) {
+  const auto moved = [](StrategyKind strategy, double clip) {
+    return Workers::run(2, 1, [=](const Job& job, std::span<float> results) {
+      Settings settings;
+      settings.strategy = strategy;
+      settings.workers = 2;
+      settings.server.placement = ServerSettings::Placement::workers;
+      settings.optimizer = {.lr = 1, .clip = clip};
+      torch::manual_seed(1);
+      Dist dist(model_named("mlp"), settings, job);
+      torch::optim::SGD optimizer({dist.model().flat_parameter()}, 1);
+      const torch::Tensor before = dist.model().weights().clone();
+      dist.model().model().forward(torch::ones({1, 1, 28, 28})).sum().backward();
+      dist.step(optimizer);
+      dist.finish();
+      results[0] = (dist.model().weights() - before).norm().item<float>();
+    });
+  };
+  for (const StrategyKind strategy :
+       {StrategyKind::allreduce, StrategyKind::local, StrategyKind::server}) {
+    for (const auto& each : moved(strategy, 0.01)) EXPECT_NEAR(each[0], 0.01f, 1e-5f) << strategy;
+    for (const auto& each : moved(strategy, 1e6)) {
+      EXPECT_GT(each[0], 1.0f) << strategy << ": one that is short enough stays as it is";
+    }
+  }
+}
+
 TEST(Dist, SendsGradientsWhileTheBackwardPassGoesOn) {
   const auto sent = Workers::run(2, 2, [](const Job& job, std::span<float> results) {
     Settings settings;
@@ -126,7 +156,7 @@ TEST(Dist, SendsGradientsWhileTheBackwardPassGoesOn) {
     settings.exchange = "ring";  // in which nobody waits before it sends
     settings.workers = 2;
     settings.bucket_kb = 1;
-    Dist dist(make_model("mlp"), settings, job);
+    Dist dist(model_named("mlp"), settings, job);
     torch::optim::SGD optimizer({dist.model().flat_parameter()}, 0.1);
     const auto gradients_sent = [&] {
       return static_cast<float>(
@@ -295,7 +325,7 @@ Dist dist_of(const Job& job, StrategyKind strategy = StrategyKind::allreduce) {
   settings.strategy = strategy;
   settings.workers = job.size;
   torch::manual_seed(1);
-  return Dist(make_model("mlp"), settings, job);
+  return Dist(model_named("mlp"), settings, job);
 }
 
 TEST(Dist, FormsMeansAndBroadcasts) {

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/optim.h>
 
 #include <torch/script.h>
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "tests/train/model_named.h"
 
 namespace starling {
 namespace {
@@ -16,7 +18,7 @@ TEST(FlatModel, AliasesTheTensorsOfTheModel) {
   for (const char* name : {"mnist-cnn", "cnn3", "mlp"}) {
     torch::manual_seed(1);
     const torch::Tensor images = torch::randn({2, 1, 28, 28});
-    Model model = make_model(name);
+    Model model = model_named(name);
     model.set_training(false);
     const torch::Tensor before = model.forward(images).detach().clone();
     FlatModel flat(model);
@@ -41,8 +43,8 @@ TEST(FlatModel, AliasesTheTensorsOfTheModel) {
 }
 
 TEST(FlatModel, HasTheKnownNumberOfParameters) {
-  EXPECT_EQ(FlatModel(make_model("mnist-cnn")).replica().gradients.size(), 21'840u);
-  EXPECT_EQ(FlatModel(make_model("mlp")).replica().gradients.size(), 784u * 128 + 128 + 1280 + 10);
+  EXPECT_EQ(FlatModel(model_named("mnist-cnn")).replica().gradients.size(), 21'840u);
+  EXPECT_EQ(FlatModel(model_named("mlp")).replica().gradients.size(), 784u * 128 + 128 + 1280 + 10);
 }
 
 TEST(FlatModel, PutsBuffersBehindTheParameters) {
@@ -75,6 +77,26 @@ TEST(FlatModel, OptimizesAllTensorsThroughTheFlatOne) {
   EXPECT_TRUE(torch::allclose(a->weight, b->weight, 1e-5, 1e-6));
 }
 
+// A matrix, two vectors, a matrix, a vector: what belongs together and lies together is one stretch.
+TEST(FlatModel, KnowsTheStretchesOfMatrices) {
+  torch::nn::Sequential layers(torch::nn::Linear(3, 2), torch::nn::BatchNorm1d(2),
+                               torch::nn::Linear(2, 4));
+  FlatModel flat(model_of(*layers));
+  auto [matrices, others] = flat.flat_stretches();
+  const auto sizes = [](const std::vector<torch::Tensor>& tensors) {
+    std::vector<std::int64_t> all;
+    for (const auto& tensor : tensors) all.push_back(tensor.numel());
+    return all;
+  };
+  EXPECT_EQ(sizes(matrices), (std::vector<std::int64_t>{6, 8}));
+  EXPECT_EQ(sizes(others), (std::vector<std::int64_t>{2 + 2 + 2, 4}));
+
+  flat.replica().gradients[6] = 42;
+  EXPECT_EQ(others[0].grad()[0].item<float>(), 42) << "its gradient lies where its weights do";
+  flat.replica().weights[6 + 6] = 43;
+  EXPECT_EQ(matrices[1][0].item<float>(), 43);
+}
+
 TEST(FlatModel, RefusesWhatIsNotFloat) {
   torch::nn::Linear layer(2, 2);
   layer->to(torch::kDouble);
@@ -83,12 +105,13 @@ TEST(FlatModel, RefusesWhatIsNotFloat) {
 
 TEST(MakeModel, NamesTheModelsThereAre) {
   try {
-    make_model("resnet");
+    model_named("resnet");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "there is no model 'resnet'; there are mnist-cnn, cnn3, mlp, and TorchScript files (*.pt)");
+    EXPECT_STREQ(error.what(),
+                 "there is no model 'resnet'; there are mnist-cnn, cnn3, mlp, char-gpt, and "
+                 "TorchScript files "
+                 "(*.pt)");
   }
 }
 
@@ -101,7 +124,7 @@ std::string refusal_of_script(const std::string& forward) {
   module.define("def forward(self, x):\n    return " + forward + "\n");
   module.save(file);
   try {
-    make_model(file);
+    model_named(file);
   } catch (const Error& error) {
     return error.what();
   }

@@ -37,8 +37,16 @@ std::unique_ptr<torch::optim::Optimizer> libtorch(const OptimizerSettings& setti
                                                        .weight_decay(settings.weight_decay));
   }
   if (settings.kind == Kind::adam) {
-    return std::make_unique<torch::optim::Adam>(
-        parameters, torch::optim::AdamOptions(settings.lr).weight_decay(settings.weight_decay));
+    return std::make_unique<torch::optim::Adam>(parameters,
+                                                torch::optim::AdamOptions(settings.lr)
+                                                    .betas({settings.beta1, settings.beta2})
+                                                    .weight_decay(settings.weight_decay));
+  }
+  if (settings.kind == Kind::adamw) {
+    return std::make_unique<torch::optim::AdamW>(parameters,
+                                                 torch::optim::AdamWOptions(settings.lr)
+                                                     .betas({settings.beta1, settings.beta2})
+                                                     .weight_decay(settings.weight_decay));
   }
   return std::make_unique<torch::optim::SGD>(parameters,
                                              torch::optim::SGDOptions(settings.lr)
@@ -150,19 +158,21 @@ TEST_P(ServerOptimizer, LeavesACopyOfTheNewWeightsWhereAskedAlsoInTheGradientsPl
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ServerOptimizer,
-                         testing::Values(Case{"sgd", {Kind::sgd, 0.05, 0, 0}},
-                                         Case{"sgd_with_decay", {Kind::sgd, 0.05, 0, 0.01}},
-                                         Case{"momentum", {Kind::sgd, 0.02, 0.9, 0}},
-                                         Case{"momentum_with_decay", {Kind::sgd, 0.02, 0.9, 0.01}},
-                                         Case{"nesterov", {Kind::nesterov, 0.02, 0.9, 0}},
-                                         Case{"nesterov_with_decay",
-                                              {Kind::nesterov, 0.02, 0.9, 0.01}},
-                                         Case{"adagrad", {Kind::adagrad, 0.2, 0, 0}},
-                                         Case{"adagrad_with_decay", {Kind::adagrad, 0.2, 0, 0.01}},
-                                         Case{"adam", {Kind::adam, 0.01, 0, 0}},
-                                         Case{"adam_with_decay", {Kind::adam, 0.01, 0, 0.01}}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    All, ServerOptimizer,
+    testing::Values(Case{"sgd", {Kind::sgd, 0.05, 0, 0}},
+                    Case{"sgd_with_decay", {Kind::sgd, 0.05, 0, 0.01}},
+                    Case{"momentum", {Kind::sgd, 0.02, 0.9, 0}},
+                    Case{"momentum_with_decay", {Kind::sgd, 0.02, 0.9, 0.01}},
+                    Case{"nesterov", {Kind::nesterov, 0.02, 0.9, 0}},
+                    Case{"nesterov_with_decay", {Kind::nesterov, 0.02, 0.9, 0.01}},
+                    Case{"adagrad", {Kind::adagrad, 0.2, 0, 0}},
+                    Case{"adagrad_with_decay", {Kind::adagrad, 0.2, 0, 0.01}},
+                    Case{"adam", {Kind::adam, 0.01, 0, 0}},
+                    Case{"adam_with_decay", {Kind::adam, 0.01, 0, 0.01}},
+                    Case{"adam_with_betas", {Kind::adam, 0.01, 0, 0, 0.8, 0.9}},
+                    Case{"adamw", {Kind::adamw, 0.03, 0, 0.1, 0.9, 0.95}}),
+    name_of);
 
 }  // namespace
 }  // namespace starling

@@ -1,0 +1,17 @@
+// How far a model's scores are from what it should have said.
+#pragma once
+
+#include <torch/nn/functional/loss.h>
+
+namespace starling {
+
+// Scores of all classes come last, in front of them stand samples, and perhaps places in a sample.
+template <class Reduction = torch::enumtype::kMean>
+torch::Tensor cross_entropy(const torch::Tensor& scores, const torch::Tensor& targets,
+                            Reduction reduction = torch::kMean) {
+  return torch::nn::functional::cross_entropy(
+      scores.flatten(0, -2), targets.flatten(),
+      torch::nn::functional::CrossEntropyFuncOptions().reduction(reduction));
+}
+
+}  // namespace starling
