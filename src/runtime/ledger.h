@@ -10,9 +10,9 @@
 
 namespace starling {
 
-enum class Purpose : std::uint8_t { control, weights, gradients, evaluation };
-inline constexpr std::array<std::string_view, 4> kPurposeNames = {"control", "weights", "gradients",
-                                                                  "evaluation"};
+enum class Purpose : std::uint8_t { control, weights, gradients, evaluation, activations };
+inline constexpr std::array<std::string_view, 5> kPurposeNames = {"control", "weights", "gradients",
+                                                                  "evaluation", "activations"};
 
 enum class Direction : std::uint8_t { sent, received };
 

@@ -18,6 +18,8 @@ enum class GroupNumber : std::uint32_t {
   serving,      // everybody: workers and servers
   team,         // the workers that share a proxy
   dealing,      // the same: what work they do
+  pipeline,     // the stages of a model: activations and their gradients
+  tied,         // two stages that have copies of one parameter
   generations,  // those who are left, as often as somebody is lost: from this number on
 };
 

@@ -44,9 +44,9 @@ TEST(Ledger, CountsEveryPurposeInItsTotals) {
     }
   }
   EXPECT_EQ(ledger.total(Direction::sent, Purpose::control), (ByteCount{101, 303}));
-  EXPECT_EQ(ledger.total_with(0, Direction::sent), (ByteCount{15, 45}));
-  EXPECT_EQ(ledger.total_with(1, Direction::sent), (ByteCount{1500, 4500}));
-  EXPECT_EQ(ledger.total(Direction::sent), (ByteCount{1515, 4545}));
+  EXPECT_EQ(ledger.total_with(0, Direction::sent), (ByteCount{31, 93}));
+  EXPECT_EQ(ledger.total_with(1, Direction::sent), (ByteCount{3100, 9300}));
+  EXPECT_EQ(ledger.total(Direction::sent), (ByteCount{3131, 9393}));
   EXPECT_EQ(ledger.total_with(1, Direction::received), ByteCount{});
 }
 
