@@ -158,6 +158,36 @@ TEST_F(Train, StopsEarlyOnceItIsGoodEnough) {
   EXPECT_GE(result["accuracy"], 0.05);
 }
 
+// Five words in turn: whoever knows the one before knows what comes, and whoever has learned nothing
+// needs log2(15) = 3.9 bits for a character.
+TEST_F(Train, LearnsTextInEverySystemThatUpdatesInItsOwnPlace) {
+  std::string text;
+  for (int line = 0; line < 2'000; ++line) text += "one two three four five\n";
+  file("words.txt", text);
+  const Words small = {"--data",    "text",     "--data-folder", folder_.path().string(),
+                       "--model",   "char-gpt", "--layers",      "1",
+                       "--width",   "32",       "--heads",       "2",
+                       "--context", "12",       "--batch",       "16",
+                       "--samples", "1000",     "--steps",       "60",
+                       "--workers", "2",        "--optimizer",   "adamw",
+                       "--lr",      "0.01",     "--clip",        "1"};
+  for (const char* strategy : {"allreduce", "server", "pairwise"}) {
+    Words words = small;
+    words.insert(words.end(), {"--strategy", strategy, "--run", run(strategy)});
+    const json result = trained(words);
+    ASSERT_TRUE(result.is_object()) << result;
+    EXPECT_EQ(result["loss_unit"], "bits per character");
+    EXPECT_EQ(result["steps"], 60);
+    EXPECT_LT(result["loss"], 0.8) << strategy;
+    EXPECT_GT(result["accuracy"], 0.8) << strategy;
+  }
+  Words words = small;
+  words.insert(words.end(), {"--until", "loss=0.001", "--strategy", "allreduce"});
+  const Ran ran = starling_program(train_words(words), kTrainingPatience);
+  EXPECT_EQ(ran.status, "exit 3") << ran.err;
+  EXPECT_NE(ran.err.find(", and --until wants 0.001; give it more"), std::string::npos) << ran.err;
+}
+
 TEST_F(Train, TakesSettingsFromASystemAFileAndFlagsInThisOrder) {
   const std::string settings = file("my.toml", "workers = 3\nbatch = 50\nseed = 9\n");
   const json result = trained({"--system", "horovod", "--settings", settings, "--batch", "40",
