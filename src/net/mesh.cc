@@ -95,7 +95,8 @@ void Mesh::broken(int peer, int culprit, const std::string& why) {
     if (losses_are_contained() || first_suspect_) return suspect(peer, "it has lost us");
     return lose(peer, Presence::dead, "it has lost us");
   }
-  if (losses_are_contained()) {
+  // Whoever has left in good order cannot be lost any more; who gave up on its account can.
+  if (losses_are_contained() || presence(culprit) == Presence::left) {
     return lose(peer, Presence::dead, fmt::format("it gave up because of rank {}", culprit));
   }
   lose(culprit, Presence::dead, fmt::format("rank {} reported it", peer));

@@ -311,7 +311,9 @@ class World {
 
   bool may_say(const Life& life, bool is_rank_0, bool is_victim, bool is_other) const {
     const std::set<int> victim = {scenario_.victim}, other = {scenario_.other};
-    const bool of_two = scenario_.size == 2 && life.cut_off;
+    // Of two that are left, neither can know which one is cut off.
+    const auto left = std::ranges::count(lives_, false, &Life::finished);
+    const bool of_two = left == 2 && life.cut_off;
     switch (scenario_.fault) {
       case Fault::none:
       case Fault::brief_cut:

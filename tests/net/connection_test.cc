@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <asio/read.hpp>
+#include <asio/write.hpp>
 #include <list>
 #include <optional>
 #include <set>
@@ -185,6 +186,22 @@ TEST(Connection, ReadsTheWordToGoOnBehindAMessageThatNobodyWants) {
 }
 
 // The receive goes when a part of a fragment has landed, in a message of one fragment and of three.
+// It cannot be lost any more, so what is lost is whoever missed it.
+TEST(Connection, ThatGivesUpOnAccountOfOneThatHasLeftIsLostItself) {
+  RawPeer peer(3);
+  int word = 0, other = 0;
+  auto from_last = peer.comm().receive(2, kOne, object_bytes(other));
+  std::vector<std::byte> goodbye;
+  RawPeer::put(goodbye, RawPeer::header(0, 0, Kind::goodbye));
+  asio::write(peer.last_socket(), asio::buffer(goodbye));
+  peer.until_done(from_last);
+  EXPECT_EQ(failure_of(from_last), "rank 2 was lost in a test (it has left)");
+  auto receive = peer.comm().receive(1, kOne, object_bytes(word));
+  peer.say(RawPeer::header(2, 0, Kind::abort));
+  peer.until_done(receive);
+  EXPECT_EQ(failure_of(receive), "rank 1 was lost in a test (it gave up because of rank 2)");
+}
+
 TEST(Connection, ReadsOnBehindAReceiveWithdrawnWithinAFragment) {
   for (const std::size_t length : {std::size_t{1000}, 2 * kFragmentBytes + 1000}) {
     RawPeer peer;
