@@ -311,9 +311,12 @@ class World {
 
   bool may_say(const Life& life, bool is_rank_0, bool is_victim, bool is_other) const {
     const std::set<int> victim = {scenario_.victim}, other = {scenario_.other};
-    // Of two that are left, neither can know which one is cut off.
-    const auto left = std::ranges::count(lives_, false, &Life::finished);
-    const bool of_two = left == 2 && life.cut_off;
+    // Who is left with the victim alone cannot know which of both is cut off.
+    const bool alone_with_victim = std::ranges::all_of(lives_, [&](const Life& each) {
+      return &each == &life || &each == &lives_[static_cast<std::size_t>(scenario_.victim)] ||
+             each.finished;
+    });
+    const bool of_two = alone_with_victim && life.cut_off;
     switch (scenario_.fault) {
       case Fault::none:
       case Fault::brief_cut:
