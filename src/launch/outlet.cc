@@ -34,9 +34,8 @@ Outlet::Outlet(asio::io_context& io, int output) : output_(output) {
 
 void Outlet::put(std::string_view text) {
   if (own_) {
-    const bool writing = busy();
     kept_ += text;
-    if (!writing && busy()) write_kept();
+    if (writing_.empty()) write_kept();
     return;
   }
   while (!text.empty()) {
@@ -47,13 +46,19 @@ void Outlet::put(std::string_view text) {
   }
 }
 
+// What is being written must stay where it is, so what comes meanwhile is kept beside it.
 void Outlet::write_kept() {
-  own_->async_write_some(asio::buffer(kept_),
-                         [this](const asio::error_code& error, std::size_t written) {
-                           kept_.erase(0, error ? kept_.size() : written);
-                           if (busy()) return write_kept();
-                           for (const auto& action : std::exchange(waiting_, {})) action();
-                         });
+  std::swap(writing_, kept_);
+  if (writing_.empty()) {
+    for (const auto& action : std::exchange(waiting_, {})) action();
+    return;
+  }
+  asio::async_write(*own_, asio::buffer(writing_),
+                    [this](const asio::error_code& error, std::size_t) {
+                      writing_.clear();
+                      if (error) kept_.clear();  // nobody will ever take it
+                      write_kept();
+                    });
 }
 
 PrefixedLines::PrefixedLines(int rank) : prefix_(fmt::format("[{}] ", rank)) {}

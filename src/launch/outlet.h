@@ -17,7 +17,7 @@ class Outlet {
   Outlet(asio::io_context& io, int output);
 
   void put(std::string_view text);
-  bool busy() const { return !kept_.empty(); }
+  bool busy() const { return !writing_.empty(); }
   // Once all that was kept is taken.
   void when_idle(std::function<void()> action) { waiting_.push_back(std::move(action)); }
 
@@ -26,7 +26,7 @@ class Outlet {
 
   int output_;
   std::optional<asio::posix::stream_descriptor> own_;  // none: one that keeps nobody waiting
-  std::string kept_;
+  std::string writing_, kept_;
   std::vector<std::function<void()>> waiting_;
 };
 
