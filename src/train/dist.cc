@@ -270,10 +270,13 @@ void Dist::slow_down() {
 
 bool Dist::step(torch::optim::Optimizer& optimizer) {
   const int with_data = uneven_ ? count_with_data(true) : size();
-  return take_step([&] {
-    average_over(with_data);
-    optimizer.step();
-  });
+  return take_step([&] { update(optimizer, with_data); });
+}
+
+void Dist::update(torch::optim::Optimizer& optimizer, int with_data) {
+  average_over(with_data);
+  if (settings_.optimizer.clip > 0) clip_gradients();
+  optimizer.step();
 }
 
 // What came of the exchange is a mean over all, of whom some had nothing to add.
@@ -291,7 +294,6 @@ bool Dist::take_step(const std::function<void()>& update) {
   const bool taken = telling([&] {
     return loop().run(step_->take([&] {
       const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
-      if (settings_.optimizer.clip > 0) clip_gradients();
       update();
     }));
   });
@@ -361,9 +363,7 @@ void Dist::join(torch::optim::Optimizer& optimizer) {
     // The mean of the others' gradients moves this replica as it moves theirs, so that they stay
     // the same.
     take_step([&] {
-      if (!updates) return;
-      average_over(others);
-      optimizer.step();
+      if (updates) update(optimizer, others);
     });
   }
 }

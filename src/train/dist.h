@@ -117,6 +117,7 @@ class Dist {
   void slow_down();
   bool take_step(const std::function<void()>& update);
   int count_with_data(bool has_data);
+  void update(torch::optim::Optimizer& optimizer, int with_data);
   void average_over(int workers);
   Task<> hear_finish(int rank);
   Task<> unless_finished_before(Task<> task);
