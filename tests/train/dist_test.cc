@@ -149,6 +149,28 @@ TEST(Dist, ClipsAGradientThatIsTooLong) {
   }
 }
 
+TEST(Dist, ClipsTheMeanOfThoseWhoHaveData) {
+  const auto moved = Workers::run(2, 1, [](const Job& job, std::span<float> results) {
+    Settings settings;
+    settings.strategy = StrategyKind::allreduce;
+    settings.workers = 2;
+    settings.optimizer = {.lr = 1, .clip = 0.01};
+    torch::manual_seed(1);
+    Dist dist(model_named("mlp"), settings, job);
+    torch::optim::SGD optimizer({dist.model().flat_parameter()}, 1);
+    const torch::Tensor before = dist.model().weights().clone();
+    dist.expect_uneven_inputs();
+    if (job.rank == 0) {
+      dist.model().model().forward(torch::ones({1, 1, 28, 28})).sum().backward();
+      dist.step(optimizer);
+    }
+    dist.join(optimizer);
+    dist.finish();
+    results[0] = (dist.model().weights() - before).norm().item<float>();
+  });
+  for (const auto& each : moved) EXPECT_NEAR(each[0], 0.01f, 1e-5f);
+}
+
 TEST(Dist, SendsGradientsWhileTheBackwardPassGoesOn) {
   const auto sent = Workers::run(2, 2, [](const Job& job, std::span<float> results) {
     Settings settings;
