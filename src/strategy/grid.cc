@@ -38,6 +38,7 @@ int slice_of(const Settings& settings, int rank) {
 
 Group slice_group(const Settings& settings, Comm& comm, GroupNumber number) {
   const int slices = settings.parallel.slices(), slice = slice_of(settings, comm.rank());
+  if (slices == 1) return apart(comm, number);  // everybody, without a list of them
   const int servers = server_processes(settings) / slices;
   std::vector<int> ranks;
   for (int copy = 0; copy < settings.copies(); ++copy) ranks.push_back(copy * slices + slice);
