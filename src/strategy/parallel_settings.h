@@ -3,16 +3,10 @@
 
 #include <string>
 
-#include "base/names.h"
 #include "base/setting.h"
+#include "topology/pipeline_schedule.h"
 
 namespace starling {
-
-// See parallel/pipeline_schedule.h.
-enum class PipelineSchedule { naive, gpipe, one_f_one_b };
-constexpr Names<3> names_of(PipelineSchedule) {
-  return {"pipeline schedule", {"naive", "gpipe", "1f1b"}};
-}
 
 struct ParallelSettings {
   int pipeline = 1;

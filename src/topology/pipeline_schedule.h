@@ -11,9 +11,14 @@
 #include <span>
 #include <vector>
 
-#include "strategy/parallel_settings.h"
+#include "base/names.h"
 
 namespace starling {
+
+enum class PipelineSchedule { naive, gpipe, one_f_one_b };
+constexpr Names<3> names_of(PipelineSchedule) {
+  return {"pipeline schedule", {"naive", "gpipe", "1f1b"}};
+}
 
 struct Turn {
   enum class Kind { forward, backward };
