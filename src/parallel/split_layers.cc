@@ -4,15 +4,10 @@ namespace starling {
 
 using torch::Tensor;
 
-void keep_slice(Tensor& parameter, const Slice& slice) {
-  const torch::NoGradGuard no_gradients;
-  parameter.set_data(slice.take(parameter));
-}
-
 SplitEmbeddingImpl::SplitEmbeddingImpl(TensorGroup group, const torch::nn::Embedding& whole)
     : EmbeddingImpl(*whole), group_(group) {
   slices["weight"] = group_.slice(0, weight.size(0), "symbols");
-  keep_slice(weight, slices["weight"]);
+  weight = register_parameter("weight", slices["weight"].take(weight.detach()));
 }
 
 // Each rank knows the vectors of its own symbols, and adds nothing for those of others.

@@ -1,5 +1,5 @@
 // Layers that the ranks of a group share, for networks of one's own. Each is made of the whole layer,
-// which it takes over, and keeps this rank's slice of its weights:
+// and copies this rank's slice of its weights:
 //
 //   TensorGroup group(session.comm());
 //   ColumnLinear up(group, torch::nn::Linear(256, 1024));    // 1024 / n of its outputs are here
@@ -28,8 +28,8 @@
 
 namespace starling {
 
-// Has the parameter from now on only this slice.
-void keep_slice(torch::Tensor& parameter, const Slice& slice);
+// A layer that is the copy of a whole one has no parameters registered at first, as torch's Module is
+// a virtual base: they stay behind with the whole.
 
 // By output: dimension 0 of a layer's weight and bias.
 template <class Whole>
@@ -37,15 +37,17 @@ struct ColumnImpl : Whole, Sliced {
   ColumnImpl(TensorGroup group, const torch::nn::ModuleHolder<Whole>& whole,
              std::int64_t stretches = 1)
       : Whole(*whole), group_(group) {
-    for (auto [name, parameter] : {std::pair("weight", &this->weight), {"bias", &this->bias}}) {
-      if (!parameter->defined()) continue;
-      slices[name] = group_.slice(0, parameter->size(0), "outputs", stretches);
-      keep_slice(*parameter, slices[name]);
-    }
+    this->weight = keep("weight", this->weight, stretches);
+    if (this->bias.defined()) this->bias = keep("bias", this->bias, stretches);
   }
   torch::Tensor forward(const torch::Tensor& x) { return Whole::forward(group_.spread(x)); }
 
  private:
+  torch::Tensor& keep(const char* name, const torch::Tensor& whole, std::int64_t stretches) {
+    slices[name] = group_.slice(0, whole.size(0), "outputs", stretches);
+    return this->register_parameter(name, slices[name].take(whole.detach()));
+  }
+
   TensorGroup group_;
 };
 
@@ -53,10 +55,13 @@ struct ColumnImpl : Whole, Sliced {
 template <class Whole>
 struct RowImpl : Whole, Sliced {
   RowImpl(TensorGroup group, const torch::nn::ModuleHolder<Whole>& whole, std::int64_t grain = 1)
-      : Whole(*whole), group_(group), whole_bias_(this->bias) {
+      : Whole(*whole), group_(group) {
+    const Slice slice = group_.slice(1, this->weight.size(1), "inputs", 1, grain);
+    slices["weight"] = slice;
+    this->weight = this->register_parameter("weight", slice.take(this->weight.detach()));
+    if (!this->bias.defined()) return;
+    whole_bias_ = this->register_parameter("bias", this->bias.detach().clone());
     this->bias = torch::Tensor();
-    slices["weight"] = group_.slice(1, this->weight.size(1), "inputs", 1, grain);
-    keep_slice(this->weight, slices["weight"]);
   }
   torch::Tensor forward(const torch::Tensor& x) {
     const torch::Tensor y = group_.sum(Whole::forward(x));
