@@ -5,20 +5,22 @@
 #
 # A second call neither reinstalls nor rebuilds.
 
-BUILD  := build/release
-MNIST  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/starling/mnist
-KJV    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/starling/kjv
-PREFIX ?= /usr/local
+BUILD   := build/release
+MNIST   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/starling/mnist
+FASHION := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/starling/fashion-mnist
+KJV     := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/starling/kjv
+PREFIX  ?= /usr/local
 # A compiler on libtorch wants about 2 GB; memory, not cores, is what a small machine runs out of.
-JOBS   ?= $(shell nproc)
+JOBS    ?= $(shell nproc)
 
-.PHONY: all build train test mutate bench mnist kjv setup install sanitize asan tsan format check-format clean help
+.PHONY: all build train test mutate bench mnist fashion-mnist kjv setup install sanitize asan tsan format check-format clean help
 
 all: build
 
 help:
 	@echo "make train         train 4 workers on MNIST by pair-wise averaging"
 	@echo "make test          build and run all tests"
+	@echo "make fashion-mnist get Fashion-MNIST, for --data fashion-mnist"
 	@echo "make kjv           get the King James Bible, for --data kjv"
 	@echo "make mutate        put bugs in, one at a time: do the tests notice? (SHARE=0.1 SEED=3 ONLY=codec)"
 	@echo "make bench         all-reduce beside Gloo and Open MPI, training beside PyTorch DDP"
@@ -44,6 +46,9 @@ $(BUILD)/build.ninja: | setup
 
 mnist:
 	@scripts/get-mnist $(MNIST)
+
+fashion-mnist:
+	@scripts/get-fashion-mnist $(FASHION)
 
 kjv:
 	@scripts/get-kjv $(KJV)

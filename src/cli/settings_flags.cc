@@ -118,7 +118,7 @@ struct Taker {
   }
 };
 
-// Where `make mnist` and `make kjv` put the data.
+// Where `make mnist` and its like put the data.
 std::string cache_of(std::string_view data) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");

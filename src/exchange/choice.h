@@ -1,6 +1,8 @@
 // The right all-reduce by itself: short vectors are a matter of how many messages follow one another,
-// long ones of how many bytes each rank sends, and where the border lies depends on the machine. So
-// it was measured: `starling bench exchange --write-choice src/exchange/choice.inc`.
+// long ones of how many bytes each rank sends, and where the border lies depends on what carries them.
+// Between the processes of one machine it was measured:
+// `starling bench exchange --write-choice src/exchange/choice.inc`. Between machines bytes cost more
+// than messages long before that, and those that send the fewest are right for all but short vectors.
 #pragma once
 
 #include "exchange/allreduce.h"
@@ -23,7 +25,10 @@ std::span<const Choice> measured_choices();
 // have the same program.
 std::string_view choose_allreduce(std::span<const Choice> choices, int ranks, std::size_t bytes);
 
-// All-reduce by the algorithm that the table has for the group and the vector.
+// The same between machines.
+std::string_view choose_allreduce_between_hosts(int ranks, std::size_t bytes);
+
+// All-reduce by the algorithm that is right for where the ranks are, how many, and the vector.
 Allreduce auto_allreduce;
 
 }  // namespace starling

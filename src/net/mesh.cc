@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "base/check.h"
@@ -29,6 +30,12 @@ Mesh::Mesh(Host& host, int rank, std::vector<std::optional<Peer>> peers)
       exceptions_at_start_(std::uncaught_exceptions()),
       connections_(peers.size()),
       doors_(peers.size()) {
+  // Either all can be called from their own machine only, or none: who is found on loopback calls
+  // from there.
+  if (std::ranges::all_of(peers,
+                          [](const auto& peer) { return !peer || is_loopback(peer->door); })) {
+    note_on_one_host();
+  }
   for (int peer = 0; peer < size(); ++peer) {
     std::optional<Peer>& found = peers[static_cast<std::size_t>(peer)];
     if (!found) continue;

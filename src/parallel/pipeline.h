@@ -5,7 +5,7 @@
 //   forward    activations come from the stage before, and go to the stage behind
 //   backward   their gradients come from the stage behind, and go to the stage before
 //
-// in the turns that the schedule says (parallel/pipeline_schedule.h). Gradients of parameters add up
+// in the turns that the schedule says (topology/pipeline_schedule.h). Gradients of parameters add up
 // over the micro-batches: after all turns they are those of the whole batch.
 //
 // - Loss, accuracy and gradients are those of the whole batch, to float rounding. Batch
@@ -18,8 +18,8 @@
 #include <functional>
 #include <string>
 
-#include "parallel/pipeline_schedule.h"
 #include "parallel/tensor_stream.h"
+#include "topology/pipeline_schedule.h"
 #include "train/data_set.h"
 #include "train/model.h"
 

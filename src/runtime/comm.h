@@ -165,6 +165,10 @@ class Comm {
     return Timeline::Scope(timeline_, loop_, kind, name);
   }
 
+  // Whether all ranks share a machine, so that a message costs more than its bytes. All ranks say the
+  // same.
+  bool on_one_host() const { return on_one_host_; }
+
   // Any rank, counted around the ring: ring(rank() - 1) is the predecessor.
   int ring(int position) const { return (position % size_ + size_) % size_; }
 
@@ -230,6 +234,7 @@ class Comm {
   }
 
   Ledger& books() { return ledger_; }
+  void note_on_one_host() { on_one_host_ = true; }
 
   // For the transport: what it has learned of a peer. It then fails all operations that it holds
   // and that have a lost cause.
@@ -311,6 +316,7 @@ class Comm {
   Loop& loop_;
   int rank_;
   int size_;
+  bool on_one_host_ = false;
   Ledger ledger_;
   Timeline timeline_;
   ScratchPool scratch_;

@@ -19,6 +19,8 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 std::string to_string(const Address& address);  // the machine's, without the port
+// Whether only this machine can call there.
+bool is_loopback(const Address& address);
 
 class Listener {
  public:

@@ -15,8 +15,13 @@ void check(const TrainSettings& settings) {
     throw Error(fmt::format("model = {} does not take data = {}", settings.model, settings.data),
                 reads_text ? "give it text: --data kjv, or text" : "text is for --model char-gpt");
   }
-  if (!reads_text) return;
   const NetworkSettings& network = settings.network;
+  // Each layer halves the image's sides: 28, 14, 7, 3, 1.
+  if (settings.model == "local-net" && network.depth > 4) {
+    throw Error(fmt::format("depth = {} leaves nothing of an image in local-net", network.depth),
+                "each layer halves its sides: use 4 at the most");
+  }
+  if (!reads_text) return;
   if (network.width % (2 * network.heads) != 0) {
     throw Error(fmt::format("width = {} cannot be shared out among {} heads in pairs of numbers",
                             network.width, network.heads),

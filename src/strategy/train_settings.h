@@ -11,10 +11,16 @@ namespace starling {
 
 // The sizes of a built-in network, where they can be chosen.
 struct NetworkSettings {
+  enum class Norm { group, batch };
+  friend constexpr Names<2> names_of(Norm) { return {"norm", {"group", "batch"}}; }
+
   int layers = 2;
   int width = 128;
   int heads = 4;
   int context = 64;
+  int depth = 3;
+  int channels = 8;
+  Norm norm = Norm::group;
 
   template <class Self, class Visitor>
   static void visit(Self& s, const std::string& model, Visitor&& visit) {
@@ -26,13 +32,26 @@ struct NetworkSettings {
           1'024);
     visit({"context", Section::trained, "char-gpt: characters it looks at", use}, s.context, 1,
           65'536);
+    const Use images{model == "resnet" || model == "local-net", "models resnet and local-net"};
+    visit({"depth", Section::trained, "resnet: residual blocks; local-net: filter layers", images},
+          s.depth, 1, 1'000);
+    visit({"channels", Section::trained,
+           "resnet: channels of the first blocks, twice and four times as many follow; local-net: "
+           "filters at each place",
+           images},
+          s.channels, 1, 65'536);
+    visit({"norm",
+           Section::trained,
+           "resnet: normalize by group (of channels) or by batch",
+           {model == "resnet", "model resnet"}},
+          s.norm);
   }
 };
 
 struct TrainSettings {
-  enum class Data { mnist, synthetic, kjv, text };
-  friend constexpr Names<4> names_of(Data) {
-    return {"data set", {"mnist", "synthetic", "kjv", "text"}};
+  enum class Data { mnist, fashion_mnist, synthetic, kjv, text };
+  friend constexpr Names<5> names_of(Data) {
+    return {"data set", {"mnist", "fashion-mnist", "synthetic", "kjv", "text"}};
   }
   enum class Shards { even, dirichlet, label };
   friend constexpr Names<3> names_of(Shards) {
@@ -56,15 +75,16 @@ struct TrainSettings {
   static void visit(Self& s, Visitor&& visit) {
     visit({"model",
            Section::trained,
-           "mnist-cnn, cnn3, mlp, char-gpt, or a TorchScript file (model.pt)",
+           "mnist-cnn, cnn3, mlp, resnet, local-net, char-gpt, or a TorchScript file (model.pt)",
            {},
            Alike::contents},
           s.model);
     NetworkSettings::visit(s.network, s.model, visit);
-    visit({"data", Section::trained,
-           "mnist; synthetic: digits drawn by the program, no download; kjv: the King James Bible; "
-           "text: all .txt files of --data-folder"},
-          s.data);
+    visit(
+        {"data", Section::trained,
+         "mnist; fashion-mnist: clothes in the same form; synthetic: digits drawn by the program, "
+         "no download; kjv: the King James Bible; text: all .txt files of --data-folder"},
+        s.data);
     visit({"data_folder",
            Section::trained,
            "where the data is; empty: the cache folder",

@@ -33,6 +33,8 @@ constexpr Row kBlueprints[] = {
     {"mnist-cnn", [](const NetworkSettings&, int) { return mnist_cnn(); }},
     {"cnn3", [](const NetworkSettings&, int) { return cnn3(); }},
     {"mlp", [](const NetworkSettings&, int) { return mlp(); }},
+    {"resnet", [](const NetworkSettings& settings, int) { return resnet(settings); }},
+    {"local-net", [](const NetworkSettings& settings, int) { return local_net(settings); }},
     {"char-gpt", char_gpt},
 };
 

@@ -59,6 +59,8 @@ std::vector<std::string_view> blueprint_names();
 Blueprint mnist_cnn();
 Blueprint cnn3();
 Blueprint mlp();
+Blueprint resnet(const NetworkSettings& settings);
+Blueprint local_net(const NetworkSettings& settings);
 Blueprint char_gpt(const NetworkSettings& settings, int symbols);
 
 }  // namespace starling

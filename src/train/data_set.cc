@@ -39,6 +39,8 @@ DataSets load(const TrainSettings& settings) {
   switch (settings.data) {
     case Data::mnist:
       return images(load_mnist(settings.data_folder), samples);
+    case Data::fashion_mnist:
+      return images(load_fashion_mnist(settings.data_folder), samples);
     case Data::synthetic:
       return images(synthetic_digits(samples > 0 ? samples : 10'000, 2'000, 1), samples);
     case Data::kjv:

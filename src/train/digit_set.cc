@@ -39,14 +39,26 @@ DigitSet load_split(const std::filesystem::path& folder, const std::string& spli
   return {std::move(images.values), std::move(labels.values), count, rows, cols};
 }
 
-}  // namespace
-
-Digits load_mnist(const std::filesystem::path& folder) {
+Digits load_both(const std::filesystem::path& folder, const std::string& got_by) {
   try {
     return {load_split(folder, "train"), load_split(folder, "t10k")};
   } catch (const Error& error) {
-    throw Error(error.what(), "run `make mnist` to fetch it again, or use --data synthetic");
+    throw Error(error.what(),
+                fmt::format("run `{}` to fetch it again, or use --data synthetic", got_by));
   }
+}
+
+}  // namespace
+
+Digits load_mnist(const std::filesystem::path& folder) { return load_both(folder, "make mnist"); }
+
+Digits load_fashion_mnist(const std::filesystem::path& folder) {
+  Digits clothes = load_both(folder, "make fashion-mnist");
+  for (DigitSet* set : {&clothes.train, &clothes.test}) {
+    set->mean = 0.2861;
+    set->deviation = 0.3529;
+  }
+  return clothes;
 }
 
 }  // namespace starling

@@ -1,5 +1,5 @@
-// Images of handwritten digits and their labels, in memory as bytes: 60,000 MNIST images are 47 MB
-// this way and would be 188 MB as floats.
+// Images of handwritten digits, or of clothes in the same form, and their labels, in memory as bytes:
+// 60,000 MNIST images are 47 MB this way and would be 188 MB as floats.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,8 @@ struct DigitSet {
   std::size_t count = 0;
   std::size_t rows = 0;
   std::size_t cols = 0;
+  double mean = 0.1307;  // of the pixels to train on, where full ink is 1; these are MNIST's
+  double deviation = 0.3081;
 };
 
 struct Digits {
@@ -28,5 +30,7 @@ struct Digits {
 // Reads MNIST's four uncompressed idx files, as scripts/get-mnist leaves them. A file that is
 // missing or is not what it should be throws Error, in one line with the remedy.
 Digits load_mnist(const std::filesystem::path& folder);
+// The same with Fashion-MNIST's, as scripts/get-fashion-mnist leaves them.
+Digits load_fashion_mnist(const std::filesystem::path& folder);
 
 }  // namespace starling

@@ -11,10 +11,8 @@ Images::Images(DigitSet set) : set_(std::move(set)) {
   labels_ = torch::from_blob(set_.labels.data(), {count}, torch::kByte).to(torch::kLong);
 }
 
-// With the mean and deviation of MNIST's pixels, as every example does.
-torch::Tensor Images::normalized(const torch::Tensor& pixels) {
-  constexpr double kMean = 0.1307, kDeviation = 0.3081;
-  return pixels.to(torch::kFloat).mul_(1 / (255 * kDeviation)).sub_(kMean / kDeviation);
+torch::Tensor Images::normalized(const torch::Tensor& pixels) const {
+  return pixels.to(torch::kFloat).mul_(1 / (255 * set_.deviation)).sub_(set_.mean / set_.deviation);
 }
 
 DataSet::Batch Images::pick(std::span<const std::int64_t> samples) const {

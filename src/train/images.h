@@ -16,7 +16,7 @@ class Images : public DataSet {
   std::span<const std::uint8_t> labels() const override { return set_.labels; }
 
  private:
-  static torch::Tensor normalized(const torch::Tensor& pixels);
+  torch::Tensor normalized(const torch::Tensor& pixels) const;
 
   DigitSet set_;
   torch::Tensor pixels_;  // aliases set_

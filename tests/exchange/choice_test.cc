@@ -38,6 +38,37 @@ TEST(MeasuredChoices, AreInOrderAndOfAlgorithmsThatThereAre) {
   }));
 }
 
+TEST(ChoiceBetweenHosts, IsOfFewMessagesWhenShortAndOfFewBytesWhenLong) {
+  for (int ranks = 1; ranks <= 13; ++ranks) {
+    EXPECT_EQ(choose_allreduce_between_hosts(ranks, 8192), "doubling") << ranks;
+  }
+  for (int ranks : {2, 4, 8}) {
+    EXPECT_EQ(choose_allreduce_between_hosts(ranks, 8193), "halving-doubling") << ranks;
+  }
+  for (int ranks : {3, 5, 6, 7, 13}) {
+    EXPECT_EQ(choose_allreduce_between_hosts(ranks, 8193), "ring") << ranks;
+  }
+}
+
+// As many bytes as the ring, which no all-reduce can do without.
+TEST(AutoAllreduce, SendsTheFewestBytesBetweenHosts) {
+  for (int ranks : {2, 3, 4, 5, 8}) {
+    const std::size_t elements = 5040 * 3;
+    auto all = values_of_all(Element::i32, elements, ranks);
+    Cluster cluster(ranks);
+    cluster.run([&](Comm& comm) {
+      return find_allreduce("auto")(comm, {1, Purpose::gradients},
+                                    all[static_cast<std::size_t>(comm.rank())].vector(),
+                                    Reduction::sum);
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(
+          cluster.comm(rank).ledger().total(Direction::sent).payload,
+          2 * elements * 4 / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks - 1));
+    }
+  }
+}
+
 TEST(AutoAllreduce, GivesTheSumForEveryRowOfTheTable) {
   for (const Choice& choice : measured_choices()) {
     if (choice.most_bytes > 1 << 20) continue;

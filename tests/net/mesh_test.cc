@@ -37,6 +37,27 @@ std::vector<float>& of(std::vector<std::vector<float>>& vectors, const Comm& com
   return vectors[static_cast<std::size_t>(comm.rank())];
 }
 
+TEST(Mesh, KnowsThatAllRanksAreOnOneHost) {
+  Flock flock(3);
+  std::vector<bool> known;
+  flock.run([&](Comm& comm) -> Task<> {
+    known.push_back(comm.on_one_host());
+    co_return;
+  });
+  EXPECT_EQ(known, std::vector<bool>(3, true));
+}
+
+TEST(Address, IsLoopbackIfOnlyItsOwnMachineCanCallThere) {
+  Address version4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 127, 0, 1, 1}, 1};
+  EXPECT_TRUE(is_loopback(version4));
+  version4.ip[12] = 10;
+  EXPECT_FALSE(is_loopback(version4));
+  Address version6{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, 1};
+  EXPECT_TRUE(is_loopback(version6));
+  version6.ip[0] = 0xfd;
+  EXPECT_FALSE(is_loopback(version6));
+}
+
 TEST(Mesh, RunsEveryAllreduceAsInTheSimulator) {
   for (int size : {1, 2, 3, 4, 5, 8}) {
     Flock flock(size);

@@ -393,6 +393,9 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"width = 64", "model = 'char-gpt'\ndata = 'kjv'"},
       {"heads = 2", "model = 'char-gpt'\ndata = 'text'"},
       {"context = 3", "model = 'char-gpt'\ndata = 'kjv'"},
+      {"depth = 9", "model = 'resnet'"},
+      {"channels = 3", "model = 'local-net'"},
+      {"norm = 'batch'", "model = 'resnet'"},
   };
   const std::string nobody = "strategy = 'single'\noptimizer = 'adagrad'\n";
   for (const auto& [changed, with] : all) {
@@ -422,7 +425,8 @@ TEST(CheckSettings, RefusesAnOptimizerOrDataSetThatIsNone) {
             }),
             "nesterov needs a momentum; use --momentum 0.9, or optimizer sgd");
   EXPECT_EQ(read_error("data = 'cifar'"),
-            "there is no data set 'cifar'; there are mnist, synthetic, kjv, text");
+            "there is no data set 'cifar'; there are mnist, fashion-mnist, synthetic, kjv, "
+            "text");
 }
 
 TEST(CheckSettings, RefusesAModelThatDoesNotTakeTheData) {
@@ -430,6 +434,20 @@ TEST(CheckSettings, RefusesAModelThatDoesNotTakeTheData) {
             "model = char-gpt does not take data = mnist; give it text: --data kjv, or text");
   EXPECT_EQ(check([](Settings& s) { s.train.data = TrainSettings::Data::kjv; }),
             "model = mnist-cnn does not take data = kjv; text is for --model char-gpt");
+  EXPECT_EQ(check([](Settings& s) {
+              s.train.model = "resnet", s.train.data = TrainSettings::Data::text;
+            }),
+            "model = resnet does not take data = text; text is for --model char-gpt");
+  const auto deep = [](const char* model, int depth) {
+    return [=](Settings& s) { s.train.model = model, s.train.network.depth = depth; };
+  };
+  EXPECT_EQ(check(deep("resnet", 30)), "no error");
+  EXPECT_EQ(check(deep("local-net", 4)), "no error");
+  EXPECT_EQ(check(deep("local-net", 5)),
+            "depth = 5 leaves nothing of an image in local-net; each layer halves its sides: use 4 "
+            "at the most");
+  EXPECT_EQ(read_error("norm = 'layer'"), "there is no norm 'layer'; there are group, batch");
+  EXPECT_NE(read_error("depth = 0").find("depth"), std::string::npos);
   const auto with_heads = [](int heads) {
     return [heads](Settings& s) {
       s.train.model = "char-gpt", s.train.data = TrainSettings::Data::kjv;

@@ -69,8 +69,12 @@ TEST(CharGpt, UsesOneMatrixAtBothEnds) {
 // Wherever a layer is made, it begins with the same weights, and a chain of stages computes what the
 // whole does.
 TEST(MakeStage, MakesEveryCutOfTheSameNetwork) {
-  for (const auto& [name, classes] :
-       std::map<std::string, int>{{"mnist-cnn", 10}, {"cnn3", 10}, {"mlp", 10}, {"char-gpt", 63}}) {
+  for (const auto& [name, classes] : std::map<std::string, int>{{"mnist-cnn", 10},
+                                                                {"cnn3", 10},
+                                                                {"mlp", 10},
+                                                                {"resnet", 10},
+                                                                {"local-net", 10},
+                                                                {"char-gpt", 63}}) {
     const Blueprint layers = blueprint(name, classes);
     torch::manual_seed(3);
     const Model whole = make_stage(layers, layers.all());

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
+#include "tests/error_of.h"
 
 namespace starling {
 namespace {
@@ -71,6 +72,21 @@ TEST_F(Mnist, LoadsBothSplitsWithTheirLabels) {
   EXPECT_EQ(digits.test.pixels.size(), 2 * kImageBytes);
   EXPECT_EQ(digits.test.pixels[0], 'B');
   EXPECT_EQ(digits.test.labels, (std::vector<std::uint8_t>{7, 2}));
+}
+
+// In the same form, but with pixels of another mean, and got by another command.
+TEST_F(Mnist, LoadsFashionMnistAsWell) {
+  const Digits clothes = load_fashion_mnist(folder_);
+  EXPECT_EQ(clothes.train.labels, (std::vector<std::uint8_t>{5, 0, 9}));
+  EXPECT_EQ(clothes.test.count, 2U);
+  for (const DigitSet& set : {clothes.train, clothes.test}) {
+    EXPECT_EQ(set.mean, 0.2861);
+    EXPECT_EQ(set.deviation, 0.3529);
+  }
+  std::filesystem::remove(folder_ / "t10k-labels-idx1-ubyte");
+  EXPECT_EQ(error_of([&] { load_fashion_mnist(folder_); }),
+            (folder_ / "t10k-labels-idx1-ubyte").string() +
+                " is missing; run `make fashion-mnist` to fetch it again, or use --data synthetic");
 }
 
 TEST_F(Mnist, NamesEachFileThatIsMissing) {

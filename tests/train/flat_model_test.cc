@@ -105,13 +105,12 @@ TEST(FlatModel, RefusesWhatIsNotFloat) {
 
 TEST(MakeModel, NamesTheModelsThereAre) {
   try {
-    model_named("resnet");
+    model_named("vgg");
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "there is no model 'resnet'; there are mnist-cnn, cnn3, mlp, char-gpt, and "
-                 "TorchScript files "
-                 "(*.pt)");
+                 "there is no model 'vgg'; there are mnist-cnn, cnn3, mlp, resnet, local-net, "
+                 "char-gpt, and TorchScript files (*.pt)");
   }
 }
 

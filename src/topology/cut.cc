@@ -1,4 +1,4 @@
-#include "parallel/cut.h"
+#include "topology/cut.h"
 
 #include <fmt/format.h>
 

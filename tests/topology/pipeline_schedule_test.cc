@@ -1,4 +1,4 @@
-#include "parallel/pipeline_schedule.h"
+#include "topology/pipeline_schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "parallel/cut.h"
+#include "topology/cut.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/random.h"
+#include "tests/error_of.h"
 
 namespace starling {
 namespace {
@@ -80,24 +80,12 @@ TEST(CutLayers, IsTheBestOfAllCuts) {
   }
 }
 
-std::string error_of(const std::string& text, std::size_t layers) {
-  try {
-    cut_as_written(text, layers);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(CutLayers, RefusesMoreStagesThanLayers) {
-  try {
-    cut_layers(layers_of({1, 1}), 3, {});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "2 layers cannot be cut into 3 stages; use --pipeline 2 at the most, or a model "
-                 "with more layers");
-  }
+  EXPECT_EQ(error_of([] {
+              cut_layers(layers_of({1, 1}), 3, {});
+            }),
+            "2 layers cannot be cut into 3 stages; use --pipeline 2 at the most, or a model with "
+            "more layers");
 }
 
 TEST(CutAsWritten, TakesRangesAndSingleLayers) {
@@ -120,7 +108,8 @@ TEST(CutAsWritten, RefusesWhatIsNotAllLayersInOrder) {
            {"0-", "'0-' is no range"},
            {"1-0", "layer 0 comes next"},
            {"", "layer 0 is in no stage"}}) {
-    EXPECT_EQ(error_of(text, 4), "stages = '" + text + "': " + why + remedy);
+    EXPECT_EQ(error_of([&, written = text] { cut_as_written(written, 4); }),
+              "stages = '" + text + "': " + why + remedy);
   }
 }
 
