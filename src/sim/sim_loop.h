@@ -16,6 +16,8 @@ namespace starling {
 class SimLoop : public Loop {
  public:
   Time now() const override { return now_; }
+  // A rank that runs in a thread of its own waits there, and the world goes on.
+  void drive(Running& running) override;
 
   using EventId = std::pair<Time, std::uint64_t>;
   EventId at(Time time, std::function<void()> action);

@@ -2,10 +2,10 @@
 
 namespace starling {
 
-Model make_stage(const Blueprint& blueprint, Range layers) {
+Model make_stage(const Blueprint& blueprint, Range layers, const Kit& kit) {
   auto root = std::make_shared<torch::nn::Module>();
   std::vector<std::function<torch::Tensor(torch::Tensor)>> steps;
-  Drawing drawing;
+  Drawing drawing{kit};
   for (std::size_t i = 0; i < layers.end; ++i) {
     const bool here = i >= layers.begin;
     const bool tied_before = drawing.tied.defined();

@@ -10,6 +10,7 @@
 
 #include "base/range.h"
 #include "strategy/train_settings.h"
+#include "train/kit.h"
 #include "train/model.h"
 
 namespace starling {
@@ -23,8 +24,11 @@ struct Layer {
 // Layers draw their first weights one behind the other from the same stream. Those of other stages
 // are drawn as well, and let go at once: wherever a layer is made, it begins with the same weights.
 struct Drawing {
-  // A parameter that a later layer uses, too, and whether it is made in the same stage.
-  torch::Tensor tied;
+  const Kit& kit;
+  // A parameter that a later layer uses, too, what slice of it this rank has, and whether it is made
+  // in the same stage.
+  torch::Tensor tied = {};
+  std::optional<Slice> tied_slice = {};
   bool tied_is_here = true;
 };
 
@@ -43,7 +47,8 @@ struct Blueprint {
   Range all() const { return {0, layers.size()}; }
 };
 
-Model make_stage(const Blueprint& blueprint, Range layers);
+// Made of that kit.
+Model make_stage(const Blueprint& blueprint, Range layers, const Kit& kit = Kit());
 
 // Of the built-in network that is set, for so many classes; nothing if there is none of that name.
 std::optional<Blueprint> find_blueprint(const TrainSettings& settings, int classes);

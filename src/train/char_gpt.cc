@@ -2,7 +2,6 @@
 // positions, GELU, one matrix for the embedding and the last layer. With 2 layers of 128 and 63
 // symbols it has 403,840 parameters.
 #include <torch/nn/init.h>
-#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
@@ -52,13 +51,15 @@ class Rotary {
 };
 
 struct AttentionImpl : nn::Module {
-  AttentionImpl(const NetworkSettings& settings)
-      : heads(settings.heads),
+  AttentionImpl(const NetworkSettings& settings, const Kit& kit)
+      : heads(kit.heads(settings.heads)),
         rotary(settings.context, settings.width / settings.heads),
         future(torch::full({settings.context, settings.context}, -INFINITY).triu_(1)) {
-    qkv = register_module("qkv", linear(settings.width, 3 * settings.width, false));
-    out = register_module("out", linear(settings.width, settings.width, false,
-                                        kDeviation / std::sqrt(2.0 * settings.layers)));
+    qkv = kit.column(linear(settings.width, 3 * settings.width, false), 3);
+    out = kit.row(linear(settings.width, settings.width, false,
+                         kDeviation / std::sqrt(2.0 * settings.layers)));
+    register_module("qkv", qkv.module);
+    register_module("out", out.module);
   }
 
   Tensor forward(const Tensor& x) {
@@ -74,22 +75,23 @@ struct AttentionImpl : nn::Module {
     return out(mixed.transpose(1, 2).reshape({x.size(0), places, -1}));
   }
 
-  std::int64_t heads;
+  std::int64_t heads;  // that are here
   Rotary rotary;
   Tensor future;  // what a place must not look at
-  nn::Linear qkv{nullptr}, out{nullptr};
+  Unit qkv, out;
 };
 TORCH_MODULE(Attention);
 
 struct DecoderBlockImpl : nn::Module {
-  explicit DecoderBlockImpl(const NetworkSettings& settings) {
+  DecoderBlockImpl(const NetworkSettings& settings, const Kit& kit) {
     const std::int64_t width = settings.width;
     norm1 = register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({width})));
-    attention = register_module("attention", Attention(settings));
+    attention = register_module("attention", Attention(settings, kit));
     norm2 = register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({width})));
-    up = register_module("up", linear(width, 4 * width, true));
-    down = register_module(
-        "down", linear(4 * width, width, true, kDeviation / std::sqrt(2.0 * settings.layers)));
+    up = kit.column(linear(width, 4 * width, true));
+    down = kit.row(linear(4 * width, width, true, kDeviation / std::sqrt(2.0 * settings.layers)));
+    register_module("up", up.module);
+    register_module("down", down.module);
   }
 
   Tensor forward(Tensor x) {
@@ -99,21 +101,25 @@ struct DecoderBlockImpl : nn::Module {
 
   nn::LayerNorm norm1{nullptr}, norm2{nullptr};
   Attention attention{nullptr};
-  nn::Linear up{nullptr}, down{nullptr};
+  Unit up, down;
 };
 TORCH_MODULE(DecoderBlock);
 
 // Says which symbol comes next by comparing with all of them: its matrix is the embedding's.
-struct HeadImpl : nn::Module {
-  HeadImpl(std::int64_t width, const Drawing& drawing) : weight(drawing.tied) {
+struct HeadImpl : nn::Module, Sliced {
+  HeadImpl(std::int64_t width, std::int64_t symbols, const Drawing& drawing)
+      : weight(drawing.tied), scores(drawing.kit.scores(symbols)) {
     norm = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({width})));
-    if (!drawing.tied_is_here) weight = register_parameter("weight", weight.detach().clone());
+    if (drawing.tied_is_here) return;
+    weight = register_parameter("weight", weight.detach().clone());
+    if (drawing.tied_slice) slices["weight"] = *drawing.tied_slice;
   }
 
-  Tensor forward(const Tensor& x) { return nn::functional::linear(norm(x), weight); }
+  Tensor forward(const Tensor& x) { return scores(norm(x), weight); }
 
   nn::LayerNorm norm{nullptr};
   Tensor weight;
+  Kit::Scores scores;
 };
 TORCH_MODULE(Head);
 
@@ -127,18 +133,21 @@ Layer layer(const std::string& name, Module module) {
 Blueprint char_gpt(const NetworkSettings& settings, int symbols) {
   Blueprint blueprint;
   blueprint.layers.push_back({"embedding", [=](Drawing& drawing) {
-                                nn::Embedding embedding(symbols, settings.width);
-                                nn::init::normal_(embedding->weight, 0, kDeviation);
-                                drawing.tied = embedding->weight;
-                                return layer("embedding", embedding);
+                                nn::Embedding whole(symbols, settings.width);
+                                nn::init::normal_(whole->weight, 0, kDeviation);
+                                const Unit embedding = drawing.kit.embedding(whole);
+                                drawing.tied = embedding.module->named_parameters()["weight"];
+                                drawing.tied_slice = find_slice(*embedding.module, "weight");
+                                return Layer{{{"embedding", embedding.module}}, embedding.forward};
                               }});
   for (int i = 1; i <= settings.layers; ++i) {
     const std::string name = "block" + std::to_string(i);
     blueprint.layers.push_back(
-        {name, [=](Drawing&) { return layer(name, DecoderBlock(settings)); }});
+        {name, [=](Drawing& drawing) { return layer(name, DecoderBlock(settings, drawing.kit)); }});
   }
-  blueprint.layers.push_back(
-      {"head", [=](Drawing& drawing) { return layer("head", Head(settings.width, drawing)); }});
+  blueprint.layers.push_back({"head", [=](Drawing& drawing) {
+                                return layer("head", Head(settings.width, symbols, drawing));
+                              }});
   blueprint.tie = {{"embedding.weight", "head.weight"}};
   return blueprint;
 }

@@ -81,12 +81,21 @@ Model model_of(torch::nn::Module& module) {
     if (each.value().scalar_type() == torch::kFloat)
       model.buffers.emplace_back(each.key(), each.value());
   }
-  for (const auto& each : module.named_modules("", false)) {
-    const auto dense = std::dynamic_pointer_cast<DenseImpl>(each.value());
-    if (!dense) continue;
+  const auto place_of = [&](const std::string& name) -> std::optional<std::size_t> {
     for (std::size_t i = 0; i < model.parameters.size(); ++i) {
-      if (model.parameters[i].first == each.key() + ".weight") {
-        model.dense.emplace_back(i, dense->trace);
+      if (model.parameters[i].first == name) return i;
+    }
+    return std::nullopt;
+  };
+  for (const auto& each : module.named_modules("", false)) {
+    if (const auto dense = std::dynamic_pointer_cast<DenseImpl>(each.value())) {
+      if (const auto at = place_of(each.key() + ".weight")) {
+        model.dense.emplace_back(*at, dense->trace);
+      }
+    }
+    if (const auto sliced = std::dynamic_pointer_cast<Sliced>(each.value())) {
+      for (const auto& [name, slice] : sliced->slices) {
+        if (const auto at = place_of(each.key() + "." + name)) model.slices.emplace(*at, slice);
       }
     }
   }

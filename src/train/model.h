@@ -12,6 +12,7 @@
 
 #include "strategy/train_settings.h"
 #include "train/dense.h"
+#include "train/slice.h"
 
 namespace starling {
 
@@ -24,6 +25,8 @@ struct Model {
   std::function<void(bool training)> set_training;
   // Which parameters are the matrices of dense layers, and what those see.
   std::vector<std::pair<std::size_t, std::shared_ptr<DenseTrace>>> dense;
+  // Of which parameters this rank has only a slice, and which one.
+  std::map<std::size_t, Slice> slices;
 };
 
 // A built-in network (train/blueprint.h) or a TorchScript file (*.pt), whole; throws Error for anything

@@ -28,7 +28,7 @@ Task<> fail(SimLoop& loop, Time until) {
 TEST(Running, StartsAtOnceAndRunsToTheFirstWait) {
   SimLoop loop;
   Notes notes;
-  const Running running(work(loop, 1s, notes));
+  Running running(work(loop, 1s, notes));
   EXPECT_EQ(notes, Notes{"started"});
   EXPECT_FALSE(running.done());
   loop.drive(running);

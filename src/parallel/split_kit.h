@@ -1,0 +1,28 @@
+// A kit that makes of every layer this rank's slice, for networks that the ranks of a group share.
+#pragma once
+
+#include "parallel/tensor_group.h"
+#include "train/kit.h"
+
+namespace starling {
+
+class SplitKit final : public Kit {
+ public:
+  explicit SplitKit(TensorGroup group) : group_(group) {}
+
+  Unit column(Dense whole) const override;
+  Unit column(torch::nn::Conv2d whole) const override;
+  Unit column(torch::nn::Linear whole, std::int64_t stretches = 1) const override;
+  Unit row(Dense whole, std::int64_t grain = 1) const override;
+  Unit row(torch::nn::Conv2d whole) const override;
+  Unit row(torch::nn::Linear whole) const override;
+  Unit dropout(torch::nn::Dropout whole, std::int64_t width) const override;
+  std::int64_t heads(std::int64_t whole) const override;
+  Unit embedding(torch::nn::Embedding whole) const override;
+  Scores scores(std::int64_t symbols) const override;
+
+ private:
+  TensorGroup group_;
+};
+
+}  // namespace starling
