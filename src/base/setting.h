@@ -13,7 +13,7 @@ namespace starling {
 
 // What a setting is about, as help sorts them. All but what is trained is for programs of the user's
 // own as well.
-enum class Section { together, decentral, sent, servers, learning, trained };
+enum class Section { together, model, decentral, sent, servers, learning, trained };
 
 // The choice that a setting is part of: without that choice, nobody reads it.
 struct Use {

@@ -25,6 +25,8 @@ const char* title(Section section) {
   switch (section) {
     case Section::together:
       return "How workers work together";
+    case Section::model:
+      return "A model on several workers";
     case Section::decentral:
       return "Decentral systems";
     case Section::sent:

@@ -7,7 +7,7 @@
 #include "job/session.h"
 #include "job/traffic.h"
 #include "job/worker_events.h"
-#include "strategy/groups.h"
+#include "strategy/grid.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -49,7 +49,7 @@ void run_server(Job job) {
   const KernelCount kernel(job);
   Session session(job);
   const Running traffic(report_traffic(job, session.comm()));
-  Server server(serving_group(session.comm()), options);
+  Server server(serving_group(settings, session.comm()), options);
   session.loop().run(server.serve());  // it has deadlines of its own
   report_served(job, session.comm().ledger(), server, kernel);
 }

@@ -13,7 +13,7 @@
 #include "job/worker_events.h"
 #include "server/client.h"
 #include "server/lanes.h"
-#include "strategy/groups.h"
+#include "strategy/grid.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -32,7 +32,7 @@ class ServerWorker {
     std::vector<float> weights(elements, 0.0f);
     const std::vector<float> gradient(elements, kGradient);
     const int servers = server_count(settings_);
-    ServerClient client(serving_group(comm()), {first_server(settings_), servers, false},
+    ServerClient client(serving_group(settings_, comm()), {first_server(settings_), servers, false},
                         cut_into_keys(elements, servers, {}, kLargestBlockElements));
     Lanes lanes(client.keys());
     run(begin(client, weights));

@@ -8,7 +8,7 @@
 #include "server/server.h"
 #include "sim/cluster.h"
 #include "strategy/dealer.h"
-#include "strategy/groups.h"
+#include "strategy/grid.h"
 #include "strategy/server_plan.h"
 #include "strategy/step.h"
 
@@ -67,7 +67,7 @@ class Simulation {
 
  private:
   Task<> serve(Comm& comm) {
-    Server server(serving_group(comm), server_options(training_.settings));
+    Server server(serving_group(training_.settings, comm), server_options(training_.settings));
     const int index = comm.rank() - training_.settings.workers;
     if (training_.on_update) {
       server.follow([this, index](const Block& block, std::span<const Push> pushes) {

@@ -4,6 +4,7 @@
 
 #include "exchange/collectives.h"
 #include "strategy/dealer.h"
+#include "strategy/grid.h"
 #include "strategy/server_plan.h"
 
 namespace starling {
@@ -54,7 +55,7 @@ class ClerkDealer : public Dealer {
 
 std::unique_ptr<Dealer> make_clerk_dealer(const Settings& settings, Group workers) {
   return std::make_unique<ClerkDealer>(
-      ClerkClient(serving_group(workers.comm()), first_server(settings)),
+      ClerkClient(serving_group(settings, workers.comm()), first_server(settings)),
       team_of(workers, group_size(settings), GroupNumber::dealing));
 }
 

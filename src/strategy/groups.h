@@ -2,7 +2,6 @@
 // it says is not heard by another.
 #pragma once
 
-#include <numeric>
 #include <vector>
 
 #include "runtime/group.h"
@@ -18,7 +17,10 @@ enum class GroupNumber : std::uint32_t {
   serving,      // everybody: workers and servers
   team,         // the workers that share a proxy
   dealing,      // the same: what work they do
+  grid,         // all workers, where a model is spread over several: results, parting
+  copy,         // the workers that have one copy of the model: what batch, what came of it
   pipeline,     // the stages of a model: activations and their gradients
+  tensor,       // the parts of a stage: activations and their gradients
   tied,         // two stages that have copies of one parameter
   tensor,       // ranks that share every layer: activations, slices of parameters
   generations,  // those who are left, as often as somebody is lost: from this number on
@@ -28,13 +30,11 @@ inline Group apart(Group group, GroupNumber number) {
   return group.apart(static_cast<std::uint32_t>(number));
 }
 
-// Where workers and servers meet.
-inline Group serving_group(Comm& comm) { return apart(comm, GroupNumber::serving); }
-
 // The workers that share a proxy, which is the first of them, with this one.
 inline Group team_of(Group workers, int size, GroupNumber number) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), workers.rank() / size * size);
+  std::vector<int> ranks;
+  const int first = workers.rank() / size * size;
+  for (int place = first; place < first + size; ++place) ranks.push_back(workers.in_comm(place));
   return Group(workers.comm(), ranks, static_cast<std::uint32_t>(number));
 }
 

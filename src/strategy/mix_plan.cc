@@ -76,7 +76,7 @@ GraphSettings::Kind graph_kind(const Settings& settings) {
 GraphSettings graph_settings(const Settings& settings) {
   GraphSettings graph = settings.mix.graph;
   graph.kind = graph_kind(settings);
-  graph.size = settings.workers;
+  graph.size = settings.copies();
   graph.merge_weights = merge_weights_in(settings.mix.merge_weights);
   return graph;
 }
@@ -100,7 +100,7 @@ Schedule::Options schedule_options(const Settings& settings) {
 
 std::optional<double> graph_gap(const Settings& settings) {
   constexpr int kMostWorkers = 128;
-  if (settings.workers > kMostWorkers) return std::nullopt;
+  if (settings.copies() > kMostWorkers) return std::nullopt;
   const GraphSettings made_as = graph_settings(settings);
   if (!made_as.merge_weights.empty()) {
     const Matrix round = merge_matrix(made_as.size, made_as.merge_weights);

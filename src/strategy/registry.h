@@ -37,6 +37,7 @@ inline bool wants_one_bucket(const Settings& settings) {
   return strategy_row(settings.strategy).one_bucket;
 }
 inline bool survives_losses(const Settings& settings) {
+  if (settings.parallel.slices() > 1) return false;  // nobody else of the copy has that slice
   return strategy_row(settings.strategy).survives_losses(settings);
 }
 inline OutOfData out_of_data(const Settings& settings) {

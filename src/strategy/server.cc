@@ -25,6 +25,7 @@
 #include "math/vector_math.h"
 #include "server/client.h"
 #include "server/lanes.h"
+#include "strategy/grid.h"
 #include "strategy/registry.h"
 #include "strategy/server_plan.h"
 #include "strategy/strategy.h"
@@ -39,7 +40,7 @@ class ServerStrategy : public Strategy {
       : Strategy(workers),
         settings_(settings),
         workload_(std::move(workload)),
-        serving_group_(serving_group(workers.comm())),
+        serving_group_(serving_group(settings, workers.comm())),
         team_(team_of(workers, group_size(settings), GroupNumber::team)),
         push_every_(static_cast<std::uint64_t>(settings.server.push_every)),
         fetch_every_(static_cast<std::uint64_t>(settings.server.fetch_every)),

@@ -8,18 +8,20 @@ namespace starling {
 
 int server_count(const Settings& settings) {
   const bool has_servers = strategy_row(settings.strategy).reads == Part::servers;
-  return has_servers ? settings.server.server_count(settings.workers) : 0;
+  return has_servers ? settings.server.server_count(settings.copies()) : 0;
 }
 
 int server_processes(const Settings& settings) {
-  return settings.server.placement == ServerSettings::Placement::apart ? server_count(settings) : 0;
+  return settings.server.placement == ServerSettings::Placement::apart
+             ? server_count(settings) * settings.parallel.slices()
+             : 0;
 }
 
 int first_server(const Settings& settings) {
-  return settings.server.placement == ServerSettings::Placement::apart ? settings.workers : 0;
+  return settings.server.placement == ServerSettings::Placement::apart ? settings.copies() : 0;
 }
 
-int group_size(const Settings& settings) { return settings.server.group_size(settings.workers); }
+int group_size(const Settings& settings) { return settings.server.group_size(settings.copies()); }
 
 namespace {
 
@@ -35,7 +37,7 @@ Clerk::Options clerk_options(const GateSettings& gate) {
 ServerOptions server_options(const Settings& settings) {
   ServerOptions options;
   options.worker_stride = group_size(settings);
-  options.workers = settings.workers / options.worker_stride;
+  options.workers = settings.copies() / options.worker_stride;
   options.optimizer = settings.optimizer;
   options.gate = settings.server.gate;
   if (options.gate.quorum == 0) options.gate.quorum = std::max(1, options.workers - 1);
@@ -45,7 +47,7 @@ ServerOptions server_options(const Settings& settings) {
 }
 
 void check_servers(const Settings& settings) {
-  check(settings.server, settings.workers, settings.backward_passes);
+  check(settings.server, settings.copies(), settings.backward_passes);
 }
 
 bool servers_survive_losses(const Settings& settings) {

@@ -6,10 +6,11 @@
 
 namespace starling {
 
-// How many servers there are, and how many of them are processes of their own, behind the workers.
+// How many servers there are for each slice of the model (strategy/grid.h), and how many processes of
+// their own for all of them, behind the workers.
 int server_count(const Settings& settings);
 int server_processes(const Settings& settings);
-// The rank of server 0.
+// The place of server 0 among those who work on a slice.
 int first_server(const Settings& settings);
 
 // How many workers share a proxy.

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "exchange/allreduce.h"
 #include "exchange/pairwise.h"
+#include "strategy/grid.h"
 #include "strategy/registry.h"
 
 namespace starling {
@@ -251,11 +252,14 @@ void check_settings(const Settings& settings) {
   visit_settings(settings, RangeChecker{});
   find_allreduce(settings.exchange);
   check_use(settings);
-  if (passes > std::max(1, workers - 1)) {
-    throw Error(fmt::format("passes = {} needs more than {} workers", passes, workers),
-                workers < 3
+  check_grid(settings);
+  const int copies = settings.copies();
+  if (passes > std::max(1, copies - 1)) {
+    throw Error(fmt::format("passes = {} needs more than {} {}", passes, copies,
+                            copies == workers ? "workers" : "copies of the model"),
+                copies < 3
                     ? "it can only be 1"
-                    : fmt::format("it goes from 1 to {}, which averages over all", workers - 1));
+                    : fmt::format("it goes from 1 to {}, which averages over all", copies - 1));
   }
   strategy_row(settings.strategy).check(settings);
   check(settings.optimizer);
@@ -288,14 +292,14 @@ std::optional<std::string> advice(const Settings& settings) {
         mix.codec.kind, mix.step);
   }
   if (settings.strategy != StrategyKind::pairwise) return std::nullopt;
-  const int passes = mix.graph.passes, all_others = settings.workers - 1;
-  const double ours = pairwise_vectors_sent(settings.workers, passes);
-  const double all = pairwise_vectors_sent(settings.workers, all_others);
+  const int passes = mix.graph.passes, all_others = settings.copies() - 1;
+  const double ours = pairwise_vectors_sent(settings.copies(), passes);
+  const double all = pairwise_vectors_sent(settings.copies(), all_others);
   if (passes >= all_others || ours <= all) return std::nullopt;
   return fmt::format(
       "passes = {} sends {:.2f} times the weights a round; averaging over all {} workers (passes = "
       "{}) sends only {:.2f} times",
-      passes, ours, settings.workers, all_others, all);
+      passes, ours, settings.copies(), all_others, all);
 }
 
 }  // namespace starling

@@ -15,6 +15,7 @@
 #include "server/optimizer.h"
 #include "server/server_settings.h"
 #include "strategy/lr_schedule.h"
+#include "strategy/parallel_settings.h"
 #include "strategy/schedule_settings.h"
 #include "strategy/train_settings.h"
 
@@ -44,6 +45,7 @@ struct Settings {
   std::string slow;
   int seed = 1;
 
+  ParallelSettings parallel;
   std::string exchange = "auto";  // allreduce: see exchange/allreduce.h
   MixingSettings mix;
   ScheduleSettings schedule;
@@ -51,6 +53,9 @@ struct Settings {
   OptimizerSettings optimizer{.momentum = 0.5};
   LrSchedule lr_schedule;
   TrainSettings train;
+
+  // Of the model: what the workers of each do together is one worker of a data-parallel system.
+  int copies() const { return workers / parallel.slices(); }
 };
 
 // Which of them only some strategies read; strategy/registry.cc says who reads which.
@@ -89,6 +94,7 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
          "backward_passes_per_step)"},
         s.backward_passes, 1, 1'000'000);
   of_part(Part::exchange)({"exchange", Section::together, exchange_help()}, s.exchange);
+  ParallelSettings::visit(s.parallel, visit);
   GraphSettings::visit(s.mix.graph, of_part(Part::mixing));
   MixingSettings::visit(s.mix, of_part(Part::mixing));
   ScheduleSettings::visit(s.schedule, of_part(Part::mixing));

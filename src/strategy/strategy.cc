@@ -5,6 +5,7 @@
 
 #include "exchange/allreduce.h"
 #include "exchange/collectives.h"
+#include "strategy/grid.h"
 #include "strategy/registry.h"
 
 namespace starling {
@@ -40,8 +41,7 @@ Task<> Strategy::finish(Replica replica) {
 Task<> Strategy::catch_up(Replica) { co_return; }
 
 std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm, Workload workload) {
-  const Group group =
-      Group(comm).first(settings.workers, static_cast<std::uint32_t>(GroupNumber::training));
+  const Group group = slice_workers(settings, comm, GroupNumber::training);
   return strategy_row(settings.strategy).make(settings, group, std::move(workload));
 }
 

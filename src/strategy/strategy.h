@@ -117,7 +117,8 @@ inline constexpr Channel kCollectivesChannel{2, Purpose::control};
 inline constexpr Channel kHasDataChannel{3, Purpose::control, "counting who has data left"};
 inline constexpr Channel kFinishChannel{4, Purpose::control, "hearing who has finished"};
 
-// The workers are the first ranks of the Comm; behind them stand servers, if there are any.
+// For those who train the same slice of the model (strategy/grid.h), among the workers, which are the
+// first ranks of the Comm, and its servers.
 std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm,
                                         Workload workload = {});
 

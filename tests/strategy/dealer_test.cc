@@ -1,6 +1,7 @@
 // Who takes which batch, in whole trainings: with slow workers, with losses, and when somebody asks
 // all to stop.
 #include "strategy/dealer.h"
+#include "strategy/grid.h"
 
 #include <gtest/gtest.h>
 
@@ -221,8 +222,8 @@ Orders orders_of(const SimulatedTraining& training, int stopper) {
   cluster.run([&](Comm& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
     if (rank < orders.size()) return work_until_told(training, comm, stopper, orders[rank]);
-    servers.push_back(
-        std::make_unique<Server>(serving_group(comm), server_options(training.settings)));
+    servers.push_back(std::make_unique<Server>(serving_group(training.settings, comm),
+                                               server_options(training.settings)));
     return servers.back()->serve();
   });
   return orders;

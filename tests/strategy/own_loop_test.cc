@@ -6,6 +6,7 @@
 #include "runtime/patience.h"
 #include "server/server.h"
 #include "sim/cluster.h"
+#include "strategy/grid.h"
 #include "strategy/server_plan.h"
 #include "strategy/step.h"
 
@@ -43,7 +44,7 @@ Task<> work(const Settings& settings, Comm& comm, const OwnLoop& loop, Time pati
 }
 
 Task<> serve(const Settings& settings, Comm& comm) {
-  Server server(serving_group(comm), server_options(settings));
+  Server server(serving_group(settings, comm), server_options(settings));
   co_await server.serve();
 }
 

@@ -160,7 +160,7 @@ struct FakeServer {
 class EagerWorker {
  public:
   explicit EagerWorker(int delay_bound, std::vector<WeightsHeader> eager)
-      : server{serving_group(cluster_.comm(1)), std::move(eager)} {
+      : server{apart(cluster_.comm(1), GroupNumber::serving), std::move(eager)} {
     Settings settings;
     settings.strategy = StrategyKind::server;
     settings.server.gate.kind = GateSettings::Kind::ssp;

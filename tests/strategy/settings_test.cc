@@ -57,7 +57,8 @@ struct Filler {
   }
   template <NamedEnum Choice>
   void operator()(const Setting&, Choice& value) const {
-    value = static_cast<Choice>(names_of(value).each.size() - 1);  // no default is the last one
+    const std::size_t next = static_cast<std::size_t>(value) + 1;
+    value = static_cast<Choice>(next % names_of(value).each.size());
   }
   void operator()(const Setting&, bool& value) const { value = !value; }
   void operator()(const Setting&, int& value, int low, int high) const {
@@ -107,12 +108,13 @@ constexpr std::size_t field_count() {
 // The structs of others in a struct are no settings, nor is what follows from other settings: the
 // graph's size and merge weights, and for mixing whether it waits, its rounds up and down and its seed.
 TEST(Settings, VisitForgetsNone) {
-  const std::size_t count = field_count<Settings>() - 6 + field_count<GraphSettings>() - 2 +
+  const std::size_t count = field_count<Settings>() - 7 + field_count<GraphSettings>() - 2 +
                             field_count<MixingSettings>() - 2 - 4 + field_count<CodecSettings>() +
                             field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
                             field_count<GateSettings>() + field_count<StalenessRule>() +
                             field_count<OptimizerSettings>() + field_count<LrSchedule>() +
-                            field_count<TrainSettings>() - 1 + field_count<NetworkSettings>();
+                            field_count<TrainSettings>() - 1 + field_count<NetworkSettings>() +
+                            field_count<ParallelSettings>();
   EXPECT_EQ(values_of(Settings()).size(), count);
 }
 
@@ -342,6 +344,10 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"passes = 2", mix},
       {"period = 2", "strategy = 'local'"},
       {"exchange = 'tree'", "strategy = 'allreduce'"},
+      {"micro_batches = 8", "pipeline = 2"},
+      {"pipeline_schedule = 'gpipe'", "pipeline = 2"},
+      {"recompute = true", "pipeline = 4"},
+      {"stages = '0-1,2-3'", "pipeline = 2"},
       {"graph = 'mesh'", mix},
       {"arity = 3", mix + "graph = 'tree'"},
       {"mixing = 'outer'", mix},
