@@ -22,7 +22,6 @@ enum class GroupNumber : std::uint32_t {
   pipeline,     // the stages of a model: activations and their gradients
   tensor,       // the parts of a stage: activations and their gradients
   tied,         // two stages that have copies of one parameter
-  tensor,       // ranks that share every layer: activations, slices of parameters
   generations,  // those who are left, as often as somebody is lost: from this number on
 };
 
