@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "parallel/split_layers.h"
+#include "parallel/strips.h"
 
 namespace starling {
 
@@ -15,8 +16,8 @@ Unit SplitKit::column(nn::Conv2d whole) const { return unit_of(ColumnConv2d(grou
 Unit SplitKit::column(nn::Linear whole, std::int64_t stretches) const {
   return unit_of(ColumnLinear(group_, whole, stretches));
 }
-Unit SplitKit::row(Dense whole, std::int64_t grain) const {
-  return unit_of(RowDense(group_, whole, grain));
+Unit SplitKit::row(Dense whole, std::int64_t grain, std::int64_t stretches) const {
+  return unit_of(RowDense(group_, whole, grain, stretches));
 }
 Unit SplitKit::row(nn::Conv2d whole) const { return unit_of(RowConv2d(group_, whole)); }
 Unit SplitKit::row(nn::Linear whole) const { return unit_of(RowLinear(group_, whole)); }
@@ -42,6 +43,28 @@ Kit::Scores SplitKit::scores(std::int64_t symbols) const {
   return [group = group_, slice = group_.slice(-1, symbols, "symbols")](const Tensor& x,
                                                                         const Tensor& weight) {
     return group.gather(nn::functional::linear(group.spread(x), weight), slice);
+  };
+}
+
+Kit::Function SplitKit::strip(std::int64_t rows) const {
+  return [strips = Strips(group_), rows](const Tensor& images) {
+    return strips.group().take(images, strips.slice(rows));
+  };
+}
+
+Unit SplitKit::local(LocallyConnected whole) const {
+  return unit_of(StripLocallyConnected(Strips(group_), whole));
+}
+
+Kit::Function SplitKit::pooling(Function whole, std::int64_t rows, std::int64_t side) const {
+  return [=, strips = Strips(group_)](const Tensor& strip) {
+    return whole(strips.seen(strip, rows, {.length = side, .stride = side}));
+  };
+}
+
+Kit::Function SplitKit::around(Function whole, std::int64_t rows, std::int64_t reach) const {
+  return [=, strips = Strips(group_)](const Tensor& strip) {
+    return strips.around(whole, strip, rows, reach);
   };
 }
 

@@ -54,9 +54,10 @@ struct ColumnImpl : Whole, Sliced {
 // By input: dimension 1 of a layer's weight. The bias is whole, and added to the sum.
 template <class Whole>
 struct RowImpl : Whole, Sliced {
-  RowImpl(TensorGroup group, const torch::nn::ModuleHolder<Whole>& whole, std::int64_t grain = 1)
+  RowImpl(TensorGroup group, const torch::nn::ModuleHolder<Whole>& whole, std::int64_t grain = 1,
+          std::int64_t stretches = 1)
       : Whole(*whole), group_(group) {
-    const Slice slice = group_.slice(1, this->weight.size(1), "inputs", 1, grain);
+    const Slice slice = group_.slice(1, this->weight.size(1), "inputs", stretches, grain);
     slices["weight"] = slice;
     this->weight = this->register_parameter("weight", slice.take(this->weight.detach()));
     if (!this->bias.defined()) return;

@@ -7,6 +7,9 @@
 //   column   gets what is whole, and gives this rank's share of the outputs
 //   row      gets such a share, and gives what is whole, the same on all ranks
 //
+// Images may be shared by their rows instead: each rank has a *strip*. A strip of all channels becomes
+// whole in a row.
+//
 // Each is made of the whole layer, whose first weights are drawn as always: so a slice has the very
 // weights that the whole would have had.
 #pragma once
@@ -20,6 +23,7 @@
 #include <memory>
 
 #include "train/dense.h"
+#include "train/locally_connected.h"
 
 namespace starling {
 
@@ -46,8 +50,11 @@ class Kit {
   virtual Unit column(torch::nn::Linear whole, std::int64_t /*stretches*/ = 1) const {
     return unit_of(whole);
   }
-  // So many inputs belong to one channel of the column before it.
-  virtual Unit row(Dense whole, std::int64_t /*grain*/ = 1) const { return unit_of(whole); }
+  // Its inputs are so many stretches, each of which is shared out, and so many neighbours among them
+  // belong to one output of the layer before it.
+  virtual Unit row(Dense whole, std::int64_t /*grain*/ = 1, std::int64_t /*stretches*/ = 1) const {
+    return unit_of(whole);
+  }
   virtual Unit row(torch::nn::Conv2d whole) const { return unit_of(whole); }
   virtual Unit row(torch::nn::Linear whole) const { return unit_of(whole); }
 
@@ -66,6 +73,21 @@ class Kit {
     return [](const torch::Tensor& x, const torch::Tensor& weight) {
       return torch::nn::functional::linear(x, weight);
     };
+  }
+
+  using Function = std::function<torch::Tensor(const torch::Tensor&)>;
+  // Whole images of so many rows in, this rank's strip of them out.
+  virtual Function strip(std::int64_t /*rows*/) const {
+    return [](const torch::Tensor& images) { return images; };
+  }
+  virtual Unit local(LocallyConnected whole) const { return unit_of(whole); }
+  // Of a strip of images of so many rows: what makes one row of each `side` rows, and what looks at
+  // rows that are at most so far away.
+  virtual Function pooling(Function whole, std::int64_t /*rows*/, std::int64_t /*side*/) const {
+    return whole;
+  }
+  virtual Function around(Function whole, std::int64_t /*rows*/, std::int64_t /*reach*/) const {
+    return whole;
   }
 };
 

@@ -7,7 +7,6 @@
 //
 // Theirs learned without labels, layer by layer; ours has a dense layer at the end and learns as all
 // our networks do.
-#include <torch/nn/functional/fold.h>
 #include <torch/nn/init.h>
 
 #include <cmath>
@@ -30,13 +29,19 @@ LocallyConnectedImpl::LocallyConnectedImpl(const LocallyConnectedOptions& of) : 
 }
 
 Tensor LocallyConnectedImpl::forward(const Tensor& images) {
-  const torch::nn::functional::UnfoldFuncOptions windows =
-      torch::nn::functional::UnfoldFuncOptions(options.side).padding(options.side / 2);
+  return connect_locally(images, {options.side / 2, options.side / 2}, options.side, weight, bias);
+}
+
+Tensor connect_locally(const Tensor& images, std::array<std::int64_t, 2> padding, std::int64_t side,
+                       const Tensor& weight, const Tensor& bias) {
   // batch x seen x places, to places x batch x seen
-  const Tensor seen = torch::nn::functional::unfold(images, windows).permute({2, 0, 1});
+  const Tensor seen =
+      torch::im2col(images, {side, side}, /*dilation=*/{1, 1}, padding, /*stride=*/{1, 1})
+          .permute({2, 0, 1});
   const Tensor values = torch::baddbmm(bias.unsqueeze(1), seen, weight);
-  return values.permute({1, 2, 0}).reshape(
-      {images.size(0), options.out_channels, options.rows, options.columns});
+  return values.permute({1, 2, 0}).reshape({images.size(0), weight.size(2),
+                                            images.size(2) + 2 * padding[0] - side + 1,
+                                            images.size(3) + 2 * padding[1] - side + 1});
 }
 
 namespace {
@@ -68,21 +73,28 @@ Blueprint local_net(const NetworkSettings& settings) {
   for (int i = 1; i <= settings.depth; ++i) {
     const LocallyConnectedOptions options{channels, settings.channels, side, side};
     const std::string name = "local" + std::to_string(i);
-    blueprint.layers.push_back({name, [=](Drawing&) {
-                                  LocallyConnected local(options);
-                                  return Layer{{{name, local.ptr()}},
-                                               [local](const Tensor& x) mutable {
-                                                 return contrast_normalized(pooled(local(x)));
-                                               }};
-                                }});
+    blueprint.layers.push_back(
+        {name, [=](Drawing& drawing) {
+           const Kit& kit = drawing.kit;
+           const Kit::Function begin =
+               i == 1 ? kit.strip(options.rows) : [](Tensor x) { return x; };
+           const Unit local = kit.local(LocallyConnected(options));
+           const Kit::Function pool = kit.pooling(pooled, options.rows, kPool);
+           // Twice as far as a mean looks, as it is one of means.
+           const Kit::Function contrast =
+               kit.around(contrast_normalized, options.rows / kPool, 2 * (kContrast / 2));
+           return Layer{{{name, local.module}},
+                        [=](const Tensor& x) { return contrast(pool(local(begin(x)))); }};
+         }});
     side /= kPool;
     channels = settings.channels;
   }
   blueprint.layers.push_back(
-      {"head", [=](Drawing&) {
-         Dense head(channels * side * side, static_cast<std::int64_t>(kDigitClasses));
-         return Layer{{{"head", head.ptr()}},
-                      [head](const Tensor& x) mutable { return head(x.flatten(1)); }};
+      {"head", [=](Drawing& drawing) {
+         const Dense whole(channels * side * side, static_cast<std::int64_t>(kDigitClasses));
+         const Unit head = drawing.kit.row(whole, /*grain=*/side, /*stretches=*/channels);
+         return Layer{{{"head", head.module}},
+                      [head](const Tensor& x) { return head(x.flatten(1)); }};
        }});
   return blueprint;
 }

@@ -6,6 +6,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <array>
+
 namespace starling {
 
 struct LocallyConnectedOptions {
@@ -26,5 +28,11 @@ struct LocallyConnectedImpl : torch::nn::Module {
   torch::Tensor bias;  // of each place: out_channels
 };
 TORCH_MODULE(LocallyConnected);
+
+// The same for a part of an image that is padded with so many zeros around it, and the filters of the
+// places that have a whole window there.
+torch::Tensor connect_locally(const torch::Tensor& images, std::array<std::int64_t, 2> padding,
+                              std::int64_t side, const torch::Tensor& weight,
+                              const torch::Tensor& bias);
 
 }  // namespace starling

@@ -22,7 +22,12 @@ struct Trained {
 Blueprint network(const std::string& name) {
   TrainSettings settings;
   settings.model = name;
-  settings.network = {.layers = 2, .width = 24, .heads = 6, .context = 7};
+  settings.network.layers = 2;
+  settings.network.width = 24;
+  settings.network.heads = 6;
+  settings.network.context = 7;
+  settings.network.depth = 2;
+  settings.network.channels = 3;
   return *find_blueprint(settings, name == "char-gpt" ? 11 : 10);
 }
 
@@ -99,7 +104,7 @@ void share(const std::string& name, const Trained& oracle, Comm& comm) {
 }
 
 TEST(SplitModel, LearnsWhatOneProcessLearns) {
-  for (const std::string name : {"mlp", "mnist-cnn", "cnn3", "char-gpt"}) {
+  for (const std::string name : {"mlp", "mnist-cnn", "cnn3", "local-net", "char-gpt"}) {
     const Trained oracle = alone(name);
     for (int ranks = 1; ranks <= 3; ++ranks) {
       Cluster cluster(ranks);
