@@ -17,6 +17,7 @@ struct LayerCost {
   double backward_seconds = 0;
   std::uint64_t parameter_bytes = 0;
   std::uint64_t output_bytes = 0;  // its activations, as they go to the next layer
+  std::uint64_t kept_bytes = 0;    // what it keeps for the way back, its output among it
 
   double seconds() const { return forward_seconds + backward_seconds; }
 };

@@ -7,7 +7,7 @@
 
 #include <map>
 
-#include "parallel/tied.h"
+#include "train/tied.h"
 #include "sim/cluster.h"
 #include "train/blueprint.h"
 #include "train/loss.h"
@@ -86,7 +86,7 @@ Task<> train(Comm& comm, Rank rank) {
     const double loss = co_await learning;
     if (pipeline.last()) rank.losses.push_back(loss);
     if (rank.layers.tie && stages > 1) {
-      Task<> tying = add_tied_gradients(comm, model, *rank.layers.tie);
+      Task<> tying = add_tied_gradients(tied_pair(comm), model);
       co_await tying;
     }
     descend(model);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "job/worker_events.h"
+#include "parallel/grid_learner.h"
 #include "train/trainer.h"
 
 namespace starling {
@@ -30,7 +31,10 @@ int main(int argc, char** argv) {
   starling::Job job;
   try {
     job = starling::job_from_environment();
-    starling::train(starling::settings_of(job), job, argv[1]);
+    const starling::Settings settings = starling::settings_of(job);
+    const auto workshop = settings.parallel.slices() > 1 ? starling::grid_workshop(settings)
+                                                         : starling::whole_workshop(settings);
+    starling::train(settings, job, argv[1], *workshop);
     std::fflush(nullptr);
     // Without libtorch's own farewell, which takes a tenth of what starting it took.
     ::_exit(0);
