@@ -85,7 +85,7 @@ Task<> train(Comm& comm, Rank rank) {
     Task<double> learning = pipeline.learn(batch, 1, [&rank] { ++rank.passes; });
     const double loss = co_await learning;
     if (pipeline.last()) rank.losses.push_back(loss);
-    if (rank.layers.tie && stages > 1) {
+    if (model.tied) {
       Task<> tying = add_tied_gradients(tied_pair(comm), model);
       co_await tying;
     }
