@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 
@@ -50,26 +51,65 @@ std::string format_count(double count) {
   return grouped;
 }
 
-std::uint64_t parse_bytes(std::string_view text) {
-  const std::string whole(text);
+namespace {
+
+// "1.5 ms" is 1.5 of "MS".
+struct Quantity {
+  double number;
+  std::string unit;  // in capitals
+};
+std::optional<Quantity> quantity_in(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && number >= 0) {
-    std::string unit;
-    for (char c : std::string(end, text.data() + text.size())) {
-      if (c != ' ') unit += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    }
-    if (unit.empty()) unit = "B";
+  if (error != std::errc() || !(number >= 0)) return std::nullopt;
+  std::string unit;
+  for (char c : std::string(end, text.data() + text.size())) {
+    if (c != ' ') unit += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return Quantity{number, unit};
+}
+
+}  // namespace
+
+std::uint64_t parse_bytes(std::string_view text) {
+  if (auto quantity = quantity_in(text)) {
+    if (quantity->unit.empty()) quantity->unit = "B";
     double scale = 1;
     for (const char* name : kByteUnits) {
       // 2^53: beyond that a double no longer holds every byte count.
-      if (unit == name && number * scale < 0x1p53) {
-        return static_cast<std::uint64_t>(std::llround(number * scale));
+      if (quantity->unit == name && quantity->number * scale < 0x1p53) {
+        return static_cast<std::uint64_t>(std::llround(quantity->number * scale));
       }
       scale *= 1000;
     }
   }
-  throw Error(fmt::format("'{}' is not a size", whole), "write it like 4KB, 1MB or 64MB");
+  throw Error(fmt::format("'{}' is not a size", text), "write it like 4KB, 1MB or 64MB");
+}
+
+double parse_rate(std::string_view text) {
+  if (const auto quantity = quantity_in(text)) {
+    double bits = 1;
+    for (const char* name : {"BIT", "KBIT", "MBIT", "GBIT", "TBIT"}) {
+      const double rate = quantity->number * bits / 8;
+      if (quantity->unit == name && rate > 0 && rate < 1e18) return rate;
+      bits *= 1000;
+    }
+  }
+  throw Error(fmt::format("'{}' is not a rate", text), "write it like 100mbit or 10gbit");
+}
+
+std::chrono::nanoseconds parse_duration(std::string_view text) {
+  if (const auto quantity = quantity_in(text)) {
+    double nanoseconds = 1;
+    for (const char* name : {"NS", "US", "MS", "S"}) {
+      const double duration = quantity->number * nanoseconds;
+      if (quantity->unit == name && duration < 1e18) {
+        return std::chrono::nanoseconds(std::llround(duration));
+      }
+      nanoseconds *= 1000;
+    }
+  }
+  throw Error(fmt::format("'{}' is not a time", text), "write it like 200us, 5ms or 1s");
 }
 
 }  // namespace starling

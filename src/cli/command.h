@@ -11,6 +11,8 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program);
 void add_measure_command(CLI::App& app);
 void add_systems_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
+// A command below `starling explain`.
+void add_explain_pipeline_command(CLI::App& explaining);
 void add_graph_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_report_command(CLI::App& app);

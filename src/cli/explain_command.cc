@@ -1,4 +1,4 @@
-// starling explain: an exchange, iteration by iteration, as a table.
+// starling explain: an exchange, iteration by iteration, as a table; a pipeline has a file of its own.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -226,19 +226,20 @@ void explain(const ExplainCommand& command) {
 
 void add_explain_command(CLI::App& app) {
   auto command = std::make_shared<ExplainCommand>();
-  CLI::App* explaining = app.add_subcommand("explain", "Show an exchange step by step, as a table");
+  CLI::App* explaining = app.add_subcommand(
+      "explain", "Show an exchange step by step, as a table, or what a pipeline comes to");
   explaining->footer(
       "A cell is empty once its partial sum has been sent on.\n\n"
       "Example:\n"
       "  starling explain ring --workers 4 --values \"17,11,1,9/5,13,23,14/3,6,10,8/12,7,2,12\"\n"
       "  starling explain pairwise --workers 3            (symbolic: a, b and c are first "
       "weights)\n"
-      "  starling explain pairwise --values \"1/5/9\" --rounds 4");
-  explaining
-      ->add_option("algorithm", command->algorithm,
-                   "ring, pairwise, tree, doubling, naive, scatter-reduce, halving-doubling or "
-                   "all-to-all")
-      ->required();
+      "  starling explain pairwise --values \"1/5/9\" --rounds 4\n"
+      "  starling explain pipeline --model char-gpt --pipeline 3");
+  explaining->add_option(
+      "algorithm", command->algorithm,
+      "ring, pairwise, tree, doubling, naive, scatter-reduce, halving-doubling or "
+      "all-to-all");
   explaining->add_option("--workers", command->workers, "how many workers")
       ->check(CLI::Range(1, 64));
   explaining->add_option("--values", command->values,
@@ -251,7 +252,12 @@ void add_explain_command(CLI::App& app) {
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   explaining->add_flag("--json", command->print_json, "print JSON");
-  explaining->callback([command] { explain(*command); });
+  add_explain_pipeline_command(*explaining);
+  explaining->callback([command, explaining] {
+    if (!explaining->get_subcommands().empty()) return;  // which has done it
+    if (command->algorithm.empty()) throw CLI::RequiredError("algorithm");
+    explain(*command);
+  });
 }
 
 }  // namespace starling

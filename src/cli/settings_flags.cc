@@ -41,6 +41,16 @@ const char* title(Section section) {
   return "";
 }
 
+bool is_of_pipeline(const Setting& setting) {
+  const std::string_view name = setting.name;
+  if (setting.section == Section::model) return name != "tensor";
+  bool found = name == "model" || name == "batch";
+  const NetworkSettings sizes;
+  NetworkSettings::visit(
+      sizes, "", [&](const Setting& size, const auto&...) { found = found || name == size.name; });
+  return found;
+}
+
 // Adds an option for each setting it visits.
 struct Adder {
   CLI::App& command;
@@ -51,6 +61,7 @@ struct Adder {
     using enum SettingsFlags::Which;
     const bool trained = setting.section == Section::trained;
     const bool learning = setting.section == Section::learning;
+    if (which == pipeline) return is_of_pipeline(setting);
     if (which == own_loop) return !trained && std::string_view(setting.name) != "workers";
     return which == all || trained || learning;
   }
@@ -141,14 +152,15 @@ std::string text_of(const std::string& file) {
 
 }  // namespace
 
-void SettingsFlags::add_to(CLI::App& command, Which which) {
-  if (which != Which::training_only) {
+void SettingsFlags::add_to(CLI::App& command, Which which, const Settings& defaults) {
+  if (which == Which::all || which == Which::own_loop) {
     command.add_option("--system", system_, "a named system, see `starling systems`")
         ->group("How workers work together");
   }
-  command.add_option("--settings", file_, "a TOML file with any of these settings")
-      ->group("How workers work together");
-  const Settings defaults;
+  if (which != Which::pipeline) {
+    command.add_option("--settings", file_, "a TOML file with any of these settings")
+        ->group("How workers work together");
+  }
   visit_settings(defaults, Adder{command, which, given_});
 }
 

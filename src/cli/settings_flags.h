@@ -14,10 +14,11 @@ namespace starling {
 class SettingsFlags {
  public:
   // All; those that programs of the user's own can use, without --workers; those that all systems
-  // have in common.
-  enum class Which { all, own_loop, training_only };
+  // have in common; what a network, its batch and a pipeline of it are made of.
+  enum class Which { all, own_loop, training_only, pipeline };
 
-  void add_to(CLI::App& command, Which which);
+  // Help shows these defaults.
+  void add_to(CLI::App& command, Which which, const Settings& defaults = {});
 
   // Defaults, then the system, then the file, then the flags, each over the one before; checked.
   Settings settings() const;

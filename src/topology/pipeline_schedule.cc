@@ -44,6 +44,15 @@ int most_kept(std::span<const Turn> turns) {
   return most;
 }
 
+int recomputed(std::span<const Turn> turns) {
+  int count = 0;
+  for (std::size_t i = 0; i + 1 < turns.size(); ++i) {
+    const bool goes_forward = turns[i].kind == Turn::Kind::forward;
+    if (goes_forward && turns[i + 1] != Turn{Turn::Kind::backward, turns[i].micro_batch}) ++count;
+  }
+  return count;
+}
+
 // A turn begins when its stage is free and what it needs is there: the activations of the stage
 // before, or the gradient of the stage behind.
 std::vector<std::vector<TimedTurn>> timetable(PipelineSchedule schedule,

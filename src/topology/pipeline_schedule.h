@@ -32,6 +32,10 @@ std::vector<Turn> turns_of(PipelineSchedule schedule, int stage, int stages, int
 // How many micro-batches' activations a stage keeps at a time, at the most.
 int most_kept(std::span<const Turn> turns);
 
+// How many micro-batches a stage computes once more where it keeps only its inputs: those that do not
+// go back as soon as they are here.
+int recomputed(std::span<const Turn> turns);
+
 // What a stage takes for one micro-batch; the link is behind it, and takes as long either way.
 struct StageCost {
   double forward_seconds = 0, backward_seconds = 0, link_seconds = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/error_of.h"
 
 namespace starling {
 namespace {
@@ -109,6 +110,29 @@ TEST(ParseBytes, RefusesEverythingElseAndSaysHowToWriteIt) {
       EXPECT_EQ(std::string(error.what()),
                 "'" + std::string(text) + "' is not a size; write it like 4KB, 1MB or 64MB");
     }
+  }
+}
+
+TEST(ParseRate, ReadsRatesAsLinksHaveThem) {
+  EXPECT_EQ(parse_rate("100mbit"), 12.5e6);
+  EXPECT_EQ(parse_rate("1 Gbit"), 125e6);
+  EXPECT_EQ(parse_rate("0.5kbit"), 62.5);
+  EXPECT_EQ(parse_rate("8bit"), 1);
+  for (const char* text : {"", "100", "0mbit", "-1mbit", "fast", "1e300gbit", "nanmbit", "1mb"}) {
+    EXPECT_EQ(error_of([&] { parse_rate(text); }),
+              "'" + std::string(text) + "' is not a rate; write it like 100mbit or 10gbit");
+  }
+}
+
+TEST(ParseDuration, ReadsTimesWithTheirUnit) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(parse_duration("200us"), 200us);
+  EXPECT_EQ(parse_duration("1.5 ms"), 1500us);
+  EXPECT_EQ(parse_duration("2S"), 2s);
+  EXPECT_EQ(parse_duration("0ns"), 0ns);
+  for (const char* text : {"", "5", "-1ms", "5 min", "1e10s", "infs"}) {
+    EXPECT_EQ(error_of([&] { parse_duration(text); }),
+              "'" + std::string(text) + "' is not a time; write it like 200us, 5ms or 1s");
   }
 }
 

@@ -188,6 +188,53 @@ TEST_F(Train, LearnsTextInEverySystemThatUpdatesInItsOwnPlace) {
   EXPECT_NE(ran.err.find(", and --until wants 0.001; give it more"), std::string::npos) << ran.err;
 }
 
+std::string big_endian(std::size_t word) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(word >> shift & 0xff);
+  return bytes;
+}
+
+// Bars of ten widths, in the files that `make fashion-mnist` leaves: any network can tell them apart.
+TEST_F(Train, LearnsImagesWithEveryNetworkInEverySystemThatUpdatesInItsOwnPlace) {
+  for (const auto& [split, count] : {std::pair("train", 400u), std::pair("t10k", 100u)}) {
+    std::string images = big_endian(0x803) + big_endian(count) + big_endian(28) + big_endian(28);
+    std::string labels = big_endian(0x801) + big_endian(count);
+    for (unsigned i = 0; i < count; ++i) {
+      std::string image(28 * 28, '\0');
+      const unsigned label = i % 10, noise = i * 7919 % (28 * 28);
+      for (unsigned at = 0; at < 2 * (label + 1) * 28; ++at) image[4 * 28 + at] = '\xff';
+      image[noise] = '\x80';
+      images += image;
+      labels += static_cast<char>(label);
+    }
+    file(fmt::format("{}-images-idx3-ubyte", split).c_str(), images);
+    file(fmt::format("{}-labels-idx1-ubyte", split).c_str(), labels);
+  }
+  const std::vector<std::pair<std::string, Words>> networks = {
+      {"resnet", {"--channels", "4", "--norm", "group"}},
+      {"resnet", {"--channels", "4", "--norm", "batch"}},
+      {"local-net", {"--channels", "2", "--depth", "2"}}};
+  int runs = 0;
+  for (const auto& [model, sizes] : networks) {
+    for (const char* strategy : {"allreduce", "server", "pairwise"}) {
+      Words words = {"--data",        "fashion-mnist",
+                     "--data-folder", folder_.path().string(),
+                     "--samples",     "400",
+                     "--batch",       "20",
+                     "--steps",       "60",
+                     "--lr",          "0.05",
+                     "--workers",     "2",
+                     "--strategy",    strategy,
+                     "--model",       model,
+                     "--run",         run(std::to_string(++runs).c_str())};
+      words.insert(words.end(), sizes.begin(), sizes.end());
+      const json result = trained(words);
+      ASSERT_TRUE(result.is_object()) << result;
+      EXPECT_GT(result["accuracy"], 0.5) << model << " " << sizes.back() << ", " << strategy;
+    }
+  }
+}
+
 TEST_F(Train, TakesSettingsFromASystemAFileAndFlagsInThisOrder) {
   const std::string settings = file("my.toml", "workers = 3\nbatch = 50\nseed = 9\n");
   const json result = trained({"--system", "horovod", "--settings", settings, "--batch", "40",

@@ -77,5 +77,17 @@ TEST(Timetable, WaitsForLinks) {
   EXPECT_DOUBLE_EQ(table[0][1].end, 7);
 }
 
+TEST(Recomputed, CountsWhoDoesNotGoBackAtOnce) {
+  const auto count = [](PipelineSchedule schedule, int stage, int micro_batches) {
+    return recomputed(turns_of(schedule, stage, 3, micro_batches));
+  };
+  for (int stage : {0, 1, 2}) {
+    EXPECT_EQ(count(PipelineSchedule::naive, stage, 4), 0);
+    EXPECT_EQ(count(PipelineSchedule::gpipe, stage, 4), 3) << "the last one turns around";
+    EXPECT_EQ(count(PipelineSchedule::one_f_one_b, stage, 4), stage == 2 ? 0 : 4);
+    EXPECT_EQ(count(PipelineSchedule::one_f_one_b, stage, 1), 0);
+  }
+}
+
 }  // namespace
 }  // namespace starling
