@@ -21,6 +21,7 @@ Job with_log(Job job) {
 
 Session::Session(Job job)
     : job_(with_log(std::move(job))),
+      kernel_(job_),
       member_(join(host_, job_)),
       timeline_(job_, comm()),
       asked_to_stop_(loop_) {}

@@ -20,6 +20,7 @@
 #include "job/job.h"
 #include "job/join.h"
 #include "job/timeline_file.h"
+#include "job/traffic.h"
 #include "net/tcp_host.h"
 
 namespace starling {
@@ -35,6 +36,8 @@ class Session {
   const Job& job() const { return job_; }
   TcpLoop& loop() { return loop_; }
   Mesh& comm() { return member_.comm(); }
+  // Since before joining.
+  const KernelCount& kernel() const { return kernel_; }
 
   // Drives a task to its end, for no longer than the job's timeout; `what` names it in the error.
   void run(const char* what, Task<> task);
@@ -56,6 +59,7 @@ class Session {
   Task<> until(std::stop_token stop);
 
   Job job_;
+  KernelCount kernel_;
   TcpLoop loop_;
   TcpHost host_{loop_};
   Membership member_;

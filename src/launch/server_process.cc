@@ -46,12 +46,11 @@ void run_server(Job job) {
   job.terms = agreed_settings(settings);
   ServerOptions options = server_options(settings);
   options.timeout = job.timeout;
-  const KernelCount kernel(job);
   Session session(job);
   const Running traffic(report_traffic(job, session.comm()));
   Server server(serving_group(settings, session.comm()), options);
   session.loop().run(server.serve());  // it has deadlines of its own
-  report_served(job, session.comm().ledger(), server, kernel);
+  report_served(job, session.comm().ledger(), server, session.kernel());
 }
 
 }  // namespace starling

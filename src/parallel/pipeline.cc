@@ -10,7 +10,7 @@ namespace starling {
 
 namespace {
 
-constexpr std::uint32_t kForwardChannel = 0, kBackwardChannel = 1;
+constexpr std::uint32_t kForwardChannel = 0, kBackwardChannel = 1, kScoresChannel = 2;
 
 std::string talking_to(int stage) { return fmt::format("talking to stage {}", stage); }
 
@@ -30,17 +30,21 @@ bool is_empty(const DataSet::Batch& micro) { return micro.targets.size(0) == 0; 
 Pipeline::Pipeline(Group stages, const Model& stage, Options options)
     : stages_(stages),
       model_(stage),
-      options_(options),
+      options_(std::move(options)),
       before_(talking_to(stages.rank() - 1)),
       behind_(talking_to(stages.rank() + 1)),
       activations_in_(stages, stages.ring(stages.rank() - 1),
                       {kForwardChannel, Purpose::activations, before_.c_str()}),
       gradients_in_(stages, stages.ring(stages.rank() + 1),
                     {kBackwardChannel, Purpose::activations, behind_.c_str()}),
+      evaluation_in_(stages, stages.ring(stages.rank() - 1),
+                     {kScoresChannel, Purpose::evaluation, before_.c_str()}),
       activations_out_(stages, stages.ring(stages.rank() + 1),
                        {kForwardChannel, Purpose::activations, behind_.c_str()}),
       gradients_out_(stages, stages.ring(stages.rank() - 1),
-                     {kBackwardChannel, Purpose::activations, before_.c_str()}) {}
+                     {kBackwardChannel, Purpose::activations, before_.c_str()}),
+      evaluation_out_(stages, stages.ring(stages.rank() + 1),
+                      {kScoresChannel, Purpose::evaluation, behind_.c_str()}) {}
 
 Task<double> Pipeline::learn(const DataSet::Batch& batch, double weight,
                              std::function<void()> after_pass) {
@@ -76,9 +80,22 @@ Task<double> Pipeline::learn(const DataSet::Batch& batch, double weight,
       after_pass();
     }
   }
-  co_await activations_out_.flush();
-  co_await gradients_out_.flush();
+  co_await options_.wait(behind_.c_str(), activations_out_.flush());
+  co_await options_.wait(before_.c_str(), gradients_out_.flush());
   co_return loss;
+}
+
+namespace {
+
+Task<> take_next(TensorIn& in, torch::Tensor& tensor) {
+  Task<torch::Tensor> next = in.next();
+  tensor = co_await next;
+}
+
+}  // namespace
+
+Task<> Pipeline::await_next(TensorIn& in, const std::string& from, torch::Tensor& tensor) {
+  return options_.wait(from.c_str(), take_next(in, tensor));
 }
 
 torch::Tensor Pipeline::compute(const Flight& flight, const DataSet::Batch& micro,
@@ -92,8 +109,7 @@ Task<> Pipeline::go_forward(Flight& flight, const DataSet::Batch& micro, double 
   if (first()) {
     flight.input = micro.inputs;
   } else {
-    Task<torch::Tensor> next = activations_in_.next();
-    flight.input = co_await next;
+    co_await await_next(activations_in_, before_, flight.input);
     flight.input.requires_grad_();
   }
   const auto computing = stages_.record(Timeline::Kind::compute, "forward");
@@ -125,8 +141,7 @@ torch::Tensor Pipeline::compute_again(const Flight& flight, const DataSet::Batch
 Task<> Pipeline::go_back(Flight& flight, const DataSet::Batch& micro, double share) {
   torch::Tensor gradient;
   if (!last()) {
-    Task<torch::Tensor> next = gradients_in_.next();
-    gradient = co_await next;
+    co_await await_next(gradients_in_, behind_, gradient);
   }
   const auto computing = stages_.record(Timeline::Kind::compute, "backward");
   if (flight.random.defined()) flight.output = compute_again(flight, micro, share);
@@ -138,14 +153,13 @@ Task<torch::Tensor> Pipeline::forward(const DataSet::Batch& batch) {
   const torch::NoGradGuard no_gradients;
   torch::Tensor values = batch.inputs;
   if (!first()) {
-    activations_in_.expect(1);
-    Task<torch::Tensor> next = activations_in_.next();
-    values = co_await next;
+    evaluation_in_.expect(1);
+    co_await await_next(evaluation_in_, before_, values);
   }
   values = model_.forward(values);
   if (!last()) {
-    activations_out_.put(values);
-    co_await activations_out_.flush();
+    evaluation_out_.put(values);
+    co_await options_.wait(behind_.c_str(), evaluation_out_.flush());
   }
   co_return values;
 }

@@ -31,6 +31,11 @@ class Pipeline {
     PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
     int micro_batches = 4;
     bool recompute = false;
+    // What it takes to wait for another stage: a deadline. Computing is not under one (see
+    // parallel/tensor_group.h).
+    std::function<Task<>(const char* what, Task<>)> wait = [](const char*, Task<> task) {
+      return task;
+    };
   };
   // The model is this rank's stage; it must outlive the pipeline.
   Pipeline(Group stages, const Model& stage, Options options);
@@ -45,7 +50,7 @@ class Pipeline {
   Task<double> learn(
       const DataSet::Batch& batch, double weight, std::function<void()> after_pass = [] {});
 
-  // Forward alone: the scores, on the last stage.
+  // Forward alone, to evaluate: the scores, on the last stage.
   Task<torch::Tensor> forward(const DataSet::Batch& batch);
 
  private:
@@ -55,6 +60,8 @@ class Pipeline {
     torch::Tensor random;  // the generator's state before, so that dropout is the same once more
   };
 
+  // The next tensor, where and when it comes.
+  Task<> await_next(TensorIn& in, const std::string& from, torch::Tensor& tensor);
   Task<> go_forward(Flight& flight, const DataSet::Batch& micro, double share, bool keeps_all);
   Task<> go_back(Flight& flight, const DataSet::Batch& micro, double share);
   // What this stage makes of its input; on the last one, the loss.
@@ -65,8 +72,8 @@ class Pipeline {
   const Model& model_;
   Options options_;
   std::string before_, behind_;  // those stages, for errors
-  TensorIn activations_in_, gradients_in_;
-  TensorOut activations_out_, gradients_out_;
+  TensorIn activations_in_, gradients_in_, evaluation_in_;
+  TensorOut activations_out_, gradients_out_, evaluation_out_;
 };
 
 }  // namespace starling

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "job/worker_events.h"
+#include "parallel/grid_learner.h"
 #include "parallel/layer_costs.h"
 #include "train/trainer.h"
 
@@ -64,7 +65,9 @@ int main(int argc, char** argv) {
     if (argv[1] == std::string_view("--layers")) {
       starling::report_layers(settings.train, job);
     } else {
-      starling::train(settings, job, argv[1]);
+      const auto workshop = settings.parallel.slices() > 1 ? starling::grid_workshop(settings)
+                                                           : starling::whole_workshop(settings);
+      starling::train(settings, job, argv[1], *workshop);
     }
     std::fflush(nullptr);
     // Without libtorch's own farewell, which takes a tenth of what starting it took.

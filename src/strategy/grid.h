@@ -40,6 +40,11 @@ Group copy_group(const Settings& settings, Comm& comm);
 Group stage_group(const Settings& settings, Comm& comm);
 Group part_group(const Settings& settings, Comm& comm);
 
+// How many backward passes a batch takes: one for each micro-batch.
+inline int passes_of_a_batch(const Settings& settings) {
+  return settings.parallel.pipeline > 1 ? settings.parallel.micro_batches : 1;
+}
+
 // Throws Error, in one sentence, if the workers do not make whole copies.
 void check_grid(const Settings& settings);
 

@@ -49,7 +49,7 @@ void Step::begin(Exchange& exchange) {
 
 Task<bool> Step::take(std::function<void()> update) {
   if (!last_pass()) {
-    ++pass_;
+    pass_over();
     co_return false;
   }
   if (driver_.before_exchange) driver_.before_exchange();

@@ -43,6 +43,8 @@ class Step {
 
   // Whether the step ends with the backward pass that goes on or comes next.
   bool last_pass() const { return pass_ + 1 >= backward_passes_; }
+  // Another backward pass of several is over that needs nothing else: in place of take().
+  void pass_over() { ++pass_; }
   // After each backward pass; false if it was not the last one of the step.
   Task<bool> take(std::function<void()> update);
 

@@ -112,6 +112,8 @@ class Strategy {
 // The channels that the training loop uses beside the strategy's, in GroupNumber::control.
 inline constexpr Channel kControlChannel{0, Purpose::control};
 inline constexpr Channel kEvaluationChannel{1, Purpose::evaluation};
+// Of those who have slices of one copy of the model, in GroupNumber::copy.
+inline constexpr Channel kCopyChannel{0, Purpose::control, "talk within a copy of the model"};
 // And those of an own loop.
 inline constexpr Channel kCollectivesChannel{2, Purpose::control};
 inline constexpr Channel kHasDataChannel{3, Purpose::control, "counting who has data left"};

@@ -16,6 +16,13 @@ Model make_stage(const Blueprint& blueprint, Range layers, const Kit& kit) {
     steps.push_back(layer.forward);
   }
   Model model = model_of(*root);
+  if (blueprint.tie && layers.size() < blueprint.layers.size()) {
+    for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+      const std::string& name = model.parameters[i].first;
+      const bool is_second = name == blueprint.tie->second;
+      if (is_second || name == blueprint.tie->first) model.tied = {i, is_second};
+    }
+  }
   model.forward = [root, steps = std::move(steps)](torch::Tensor values) {
     for (const auto& step : steps) values = step(std::move(values));
     return values;

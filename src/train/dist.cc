@@ -18,8 +18,10 @@
 #include "math/vector_math.h"
 #include "runtime/patience.h"
 #include "runtime/race.h"
+#include "strategy/grid.h"
 #include "strategy/registry.h"
 #include "strategy/server_plan.h"
+#include "train/tied.h"
 
 namespace starling {
 
@@ -41,11 +43,6 @@ Settings settings_from_launcher(const Job& job) {
   settings.workers = job.size - server_processes(settings);
   check_settings(settings);
   return settings;
-}
-
-Job agreed_on(Job job, const Settings& settings) {
-  job.terms = agreed_settings(settings);
-  return job;
 }
 
 // As a loop of the user's own joins.
@@ -72,10 +69,28 @@ class BackwardHook : public torch::autograd::FunctionPostHook {
 
 }  // namespace
 
-Dist::Dist(torch::nn::Module& module) : Dist(model_of(module), launched_job()) {}
+std::shared_ptr<Session> join_alike(Job job, const Settings& settings) {
+  job.terms = agreed_settings(settings);
+  return std::make_shared<Session>(std::move(job));
+}
 
-Dist::Dist(Model model, const Job& launched) try
-    : Dist(std::move(model), settings_from_launcher(launched), launched) {
+std::shared_ptr<Session> join_launched() {
+  const Job job = launched_job();
+  try {
+    return join_alike(job, settings_from_launcher(job));
+  } catch (const std::exception& error) {
+    if (job.events_fd >= 0) report_error(job, error);
+    throw;
+  }
+}
+
+Dist::Dist(torch::nn::Module& module) : Dist(join_launched(), module) {}
+
+Dist::Dist(Model model, Settings settings, Job job, Workload workload)
+    : Dist(join_alike(std::move(job), settings), std::move(model), settings, std::move(workload)) {}
+
+Dist::Dist(std::shared_ptr<Session> session, torch::nn::Module& module) try
+    : Dist(session, model_of(module), settings_from_launcher(session->job())) {
   own_loop_ = true;
   if (size() == 1 || out_of_data(settings_) == OutOfData::leaves) return;
   finished_after_.assign(static_cast<std::size_t>(size()), kStillAtIt);
@@ -84,16 +99,19 @@ Dist::Dist(Model model, const Job& launched) try
     if (other != rank()) hearing_.emplace_back(hear_finish(other));
   }
 } catch (const std::exception& error) {
-  if (launched.events_fd >= 0) report_error(launched, error);
+  if (session->job().events_fd >= 0) report_error(session->job(), error);
 }
 
-Dist::Dist(Model model, Settings settings, Job job, Workload workload)
+Dist::Dist(std::shared_ptr<Session> session, Model model, Settings settings, Workload workload)
     : settings_(std::move(settings)),
-      kernel_(job),
-      session_(agreed_on(std::move(job), settings_)),
+      session_(std::move(session)),
+      workers_(slice_workers(settings_, comm(), GroupNumber::control)),
+      copy_(copy_group(settings_, comm())),
+      everyone_(
+          Group(comm()).first(settings_.workers, static_cast<std::uint32_t>(GroupNumber::grid))),
       model_(std::move(model)) {
   const auto slow = slow_worker(settings_);
-  if (slow && slow->who == rank()) slowness_ = slow->factor;
+  if (slow && slow->who == comm().rank()) slowness_ = slow->factor;
   std::vector<Bucket> buckets = make_buckets();
   workload.buckets = ranges_of(buckets);
   strategy_ = make_strategy(settings_, comm(), std::move(workload));
@@ -103,12 +121,12 @@ Dist::Dist(Model model, Settings settings, Job job, Workload workload)
     if (!somebody_finished_) return within_timeout(what, std::move(task));
     return within_timeout(what, unless_finished_before(std::move(task)));
   };
-  // Servers see a gradient in pieces; its length is known only here.
-  if (settings_.optimizer.clip > 0 && strategy_->updates_weights()) {
-    driver.before_exchange = [this] { clip_gradients(); };
+  if (model_.model().tied) tied_pair_ = tied_pair(stage_group(settings_, comm()));
+  if (tied_pair_ || clips_before_exchange()) {
+    driver.before_exchange = [this] { prepare_exchange(); };
   }
-  step_.emplace(*strategy_, model_.replica(), std::move(buckets), settings_.backward_passes,
-                std::move(driver));
+  step_.emplace(*strategy_, model_.replica(), std::move(buckets),
+                settings_.backward_passes * passes_of_a_batch(settings_), std::move(driver));
   watch_backward();
   run("agreeing on the first weights", strategy_->start(model_.replica()));
   // Others may go on without us; they must not wait for us if we end before our time.
@@ -130,7 +148,7 @@ RankSummary Dist::summary() {
   const ByteCount sent = comm().ledger().total(Direction::sent);
   const ByteCount received = comm().ledger().total(Direction::received);
   RankSummary summary;
-  summary.rank = rank();
+  summary.rank = comm().rank();
   summary.steps = steps_;
   summary.waited_seconds = in_seconds(exchanging_);
   summary.network_seconds = in_seconds(moving_bytes_);
@@ -140,7 +158,7 @@ RankSummary Dist::summary() {
   summary.wire_bytes_received = received.wire;
   summary.training_bytes_sent =
       training_bytes_.value_or(exchanged_bytes(comm().ledger()) - sent_at_start_);
-  if (const auto kernel = kernel_.so_far()) {
+  if (const auto kernel = session_->kernel().so_far()) {
     summary.kernel_bytes_sent = kernel->sent_bytes;
     summary.kernel_bytes_received = kernel->received_bytes;
   }
@@ -203,8 +221,8 @@ auto Dist::telling(const Action& action) {
 
 bool Dist::leads() {
   comm().check_not_cut_off();
-  for (int rank = 0; rank < this->rank(); ++rank) {
-    if (!comm().is_lost(rank)) return false;
+  for (int place = 0; place < rank(); ++place) {
+    if (!workers_.is_lost(place)) return false;
   }
   return true;
 }
@@ -241,13 +259,43 @@ void Dist::gradient_ready(std::size_t parameter) {
   loop().poll();
 }
 
+// Servers see a gradient in pieces; its length is known only here.
+bool Dist::clips_before_exchange() const {
+  return settings_.optimizer.clip > 0 && strategy_->updates_weights();
+}
+
+void Dist::prepare_exchange() {
+  model_.reclaim_gradients({0, model_.model().parameters.size()});
+  if (tied_pair_) {
+    run("adding up a tied gradient", add_tied_gradients(*tied_pair_, model_.model()));
+  }
+  if (clips_before_exchange()) clip_gradients();
+}
+
 void Dist::clip_gradients() {
   model_.reclaim_gradients({0, model_.model().parameters.size()});
-  const std::span<float> gradients = model_.replica().gradients;
-  const double norm = model_.gradients().norm().item<double>();
+  const double norm = std::sqrt(gradient_squares());
   if (norm > settings_.optimizer.clip) {
-    scale(gradients, static_cast<float>(settings_.optimizer.clip / norm));
+    scale(model_.replica().gradients, static_cast<float>(settings_.optimizer.clip / norm));
   }
+}
+
+// Of the whole model: what several workers of a copy have counts once.
+double Dist::gradient_squares() {
+  const bool is_first_part = place_of(settings_, comm().rank()).part == 0;
+  double squares = std::pow(model_.gradients().norm().item<double>(), 2);
+  for (std::size_t i = 0; i < model_.model().parameters.size(); ++i) {
+    if (model_.model().counts(i, is_first_part)) continue;
+    squares -= std::pow(model_.model().parameters[i].second.grad().norm().item<double>(), 2);
+  }
+  return sum_over_copy(squares);
+}
+
+double Dist::sum_over_copy(double value) {
+  if (copy_.size() == 1) return value;
+  run("adding up over a copy of the model",
+      doubling_allreduce(copy_, kCopyChannel, std::span(&value, 1), Reduction::sum));
+  return value;
 }
 
 void Dist::collect(Bucket& bucket) {
@@ -439,6 +487,11 @@ void Dist::finish() {
 
 void Dist::run(const char* what, Task<> task) {
   telling([&] { loop().run(within_timeout(what, std::move(task))); });
+  computing_since_ = loop().now();
+}
+
+void Dist::compute(Task<> task) {
+  telling([&] { loop().run(std::move(task)); });
   computing_since_ = loop().now();
 }
 

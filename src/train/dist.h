@@ -25,7 +25,6 @@
 
 #include "job/run_summary.h"
 #include "job/session.h"
-#include "job/traffic.h"
 #include "strategy/settings.h"
 #include "strategy/step.h"
 #include "train/flat_model.h"
@@ -37,11 +36,16 @@ class Dist {
   // The job and its settings come from the launcher, which from here on hears of every exception
   // that ends this worker. All workers begin with rank 0's weights.
   explicit Dist(torch::nn::Module& module);
+  // The same where layers need a session before there is a module: it is of join_launched().
+  Dist(std::shared_ptr<Session> session, torch::nn::Module& module);
+  // For the built-in trainer; the session is of join_alike().
+  Dist(std::shared_ptr<Session> session, Model model, Settings settings, Workload workload = {});
   Dist(Model model, Settings settings, Job job, Workload workload = {});
   ~Dist();
 
-  int rank() { return comm().rank(); }
-  int size() const { return settings_.workers; }
+  // Which copy of the model this worker trains, or has a slice of, and how many there are.
+  int rank() { return comm().rank() / settings_.parallel.slices(); }
+  int size() const { return settings_.copies(); }
 
   // One step: brings the gradients together, lets the optimizer update, mixes weights, clears the
   // gradients, each as the strategy has it. With backward_passes = k only every k-th call does
@@ -84,27 +88,34 @@ class Dist {
   Strategy& strategy() { return *strategy_; }
   // The lowest rank that is left, which speaks for all. Throws CutOff if this one must not.
   bool leads();
-  Mesh& comm() { return session_.comm(); }
-  // For what they do together beside the strategy.
-  Group workers() {
-    return Group(comm()).first(size(), static_cast<std::uint32_t>(GroupNumber::control));
-  }
-  TcpLoop& loop() { return session_.loop(); }
+  Mesh& comm() { return session_->comm(); }
+  // For what they do together beside the strategy: those who train the same slice of the model, those
+  // who have the other slices of the same copy, and all.
+  Group workers() { return workers_; }
+  Group copy() { return copy_; }
+  Group everyone() { return everyone_; }
+  TcpLoop& loop() { return session_->loop(); }
   FlatModel& model() { return model_; }
   const Settings& settings() const { return settings_; }
-  const Job& job() const { return session_.job(); }
+  const Job& job() const { return session_->job(); }
   // Drives a task under the job's timeout and counts the time as spent in exchanges, not in
   // computing.
   void run(const char* what, Task<> task);
+  // The same for a wait in the middle of another task.
+  Task<> wait(const char* what, Task<> task) { return within_timeout(what, std::move(task)); }
+  // Drives a task that computes, and whose waits are of wait().
+  void compute(Task<> task);
   Time exchanging() const { return exchanging_; }
   // The part of it in which this worker moved and reduced bytes; the rest it waited for others.
   Time moving_bytes() const { return moving_bytes_; }
   // What this worker has done so far.
   RankSummary summary();
+  // One backward pass of a step is over, and the next one follows.
+  void pass_over() { step_->pass_over(); }
+  // The sum over all slices of a copy of the model.
+  double sum_over_copy(double value);
 
  private:
-  Dist(Model model, const Job& launched);
-
   // What goes wrong here is told to the launcher, whoever catches it: by that it knows who failed by
   // itself, and who because of another.
   template <class Action>
@@ -113,7 +124,10 @@ class Dist {
   void watch_backward();
   void gradient_ready(std::size_t parameter);
   void collect(Bucket& bucket);
+  bool clips_before_exchange() const;
+  void prepare_exchange();
   void clip_gradients();
+  double gradient_squares();
   void slow_down();
   bool take_step(const std::function<void()>& update);
   int count_with_data(bool has_data);
@@ -131,8 +145,9 @@ class Dist {
 
   Settings settings_;
   bool own_loop_ = false;  // the user's
-  KernelCount kernel_;
-  Session session_;
+  std::shared_ptr<Session> session_;
+  Group workers_, copy_, everyone_;
+  std::optional<Group> tied_pair_;  // where this stage has a copy of another's parameter
   FlatModel model_;
   std::unique_ptr<Strategy> strategy_;
   std::optional<Step> step_;
@@ -154,5 +169,10 @@ class Dist {
   std::list<Running> hearing_;
   std::optional<Running> traffic_;  // the first to go
 };
+
+// Joins a job whose ranks all must have these settings.
+std::shared_ptr<Session> join_alike(Job job, const Settings& settings);
+// Joins the workers that the launcher has started, as Dist does by itself.
+std::shared_ptr<Session> join_launched();
 
 }  // namespace starling

@@ -20,21 +20,26 @@ struct Tally {
   double squared_distance = 0;
 };
 
-Tally tally(Dist& dist, const DataSet& test, Range range) {
+Tally tally(Dist& dist, Learner& learner, const DataSet& test, Range range) {
   const std::size_t batch = test.samples_at_once();
-  torch::NoGradGuard no_grad;
   const Model& model = dist.model().model();
   model.set_training(false);
   Tally total;
   for (std::size_t begin = range.begin; begin < range.end; begin += batch) {
-    const auto [inputs, targets] = test.slice({begin, std::min(begin + batch, range.end)});
-    const torch::Tensor scores = model.forward(inputs);
-    total.correct += scores.argmax(-1).eq(targets).sum().item<double>();
-    total.loss += cross_entropy(scores, targets, torch::kSum).item<double>();
-    total.predictions += static_cast<double>(targets.numel());
+    const DataSet::Batch samples = test.slice({begin, std::min(begin + batch, range.end)});
+    if (const torch::Tensor scores = learner.scores(samples); scores.defined()) {
+      const torch::Tensor& targets = samples.targets;
+      total.correct += scores.argmax(-1).eq(targets).sum().item<double>();
+      total.loss += cross_entropy(scores, targets, torch::kSum).item<double>();
+      total.predictions += static_cast<double>(targets.numel());
+    }
     dist.loop().poll();  // a worker may have others to serve meanwhile
   }
   model.set_training(true);
+  if (dist.copy().size() > 1) {
+    dist.run("telling the evaluation",
+             broadcast(dist.copy(), kEvaluationChannel, object_bytes(total), learner.who_knows()));
+  }
   return total;
 }
 
@@ -44,20 +49,21 @@ Score score(const Tally& tally) {
 
 }  // namespace
 
-Score evaluate_own(Dist& dist, const DataSet& test) {
-  return score(tally(dist, test, {0, test.count()}));
+Score evaluate_own(Dist& dist, Learner& learner, const DataSet& test) {
+  return score(tally(dist, learner, test, {0, test.count()}));
 }
 
 namespace {
 
 // Each worker scores its share; `squared_distance` is from its own model to the one that is scored.
-Score evaluate_together(Dist& dist, const DataSet& test, double squared_distance) {
+Score evaluate_together(Dist& dist, Learner& learner, const DataSet& test,
+                        double squared_distance) {
   const auto size = static_cast<std::size_t>(dist.size());
   const auto rank = static_cast<std::size_t>(dist.rank());
   std::vector<Tally> tallies(size);
-  tallies[rank] = tally(dist, test, part(test.count(), size, rank));
-  tallies[rank].squared_distance = squared_distance;
-  const double length = dist.model().weights().norm().item<double>();
+  tallies[rank] = tally(dist, learner, test, part(test.count(), size, rank));
+  tallies[rank].squared_distance = dist.sum_over_copy(squared_distance);
+  const double length = length_of_model(dist);
   const Vector all = std::as_writable_bytes(std::span(tallies));
   const std::vector<Range> pieces = even_pieces(all, dist.size());
   dist.run("adding up the evaluation", all_gather(dist.workers(), kEvaluationChannel, all, pieces));
@@ -75,17 +81,23 @@ Score evaluate_together(Dist& dist, const DataSet& test, double squared_distance
 
 }  // namespace
 
-Score evaluate_mean(Dist& dist, const DataSet& test) {
+double length_of_model(Dist& dist) {
+  return std::sqrt(dist.sum_over_copy(std::pow(dist.model().weights().norm().item<double>(), 2)));
+}
+
+Score evaluate_mean(Dist& dist, Learner& learner, const DataSet& test) {
   torch::NoGradGuard no_grad;
   const std::span<float> weights = dist.model().replica().weights;
   const std::vector<float> own(weights.begin(), weights.end());
   dist.run("averaging the models for evaluation",
            mean_of_all(dist.workers(), kEvaluationChannel, weights));
-  const Score result = evaluate_together(dist, test, squared_distance(own, weights));
+  const Score result = evaluate_together(dist, learner, test, squared_distance(own, weights));
   std::ranges::copy(own, weights.begin());
   return result;
 }
 
-Score evaluate_shared(Dist& dist, const DataSet& test) { return evaluate_together(dist, test, 0); }
+Score evaluate_shared(Dist& dist, Learner& learner, const DataSet& test) {
+  return evaluate_together(dist, learner, test, 0);
+}
 
 }  // namespace starling

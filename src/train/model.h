@@ -27,6 +27,20 @@ struct Model {
   std::vector<std::pair<std::size_t, std::shared_ptr<DenseTrace>>> dense;
   // Of which parameters this rank has only a slice, and which one.
   std::map<std::size_t, Slice> slices;
+  // A parameter that another stage has a copy of, where the model is cut between layers that share
+  // one (train/tied.h).
+  struct Tied {
+    std::size_t parameter;
+    bool is_second;
+  };
+  std::optional<Tied> tied;
+
+  // Whether what this rank has of a parameter counts when something is added up over a whole copy of
+  // the model: of what several ranks have, one does.
+  bool counts(std::size_t parameter, bool is_first_part) const {
+    if (tied && tied->parameter == parameter && tied->is_second) return false;
+    return is_first_part || slices.contains(parameter);
+  }
 };
 
 // A built-in network (train/blueprint.h) or a TorchScript file (*.pt), whole; throws Error for anything

@@ -51,18 +51,15 @@ std::string reason(int error_number) { return std::generic_category().message(er
 
 // ---- writing
 
-std::string make_header(std::span<const NamedTensor> tensors,
+std::string make_header(std::span<const NamedShape> tensors,
                         const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;
   std::uint64_t offset = 0;
-  for (const NamedTensor& tensor : tensors) {
-    const auto count = element_count(tensor.shape);
-    STARLING_CHECK(count == tensor.values.size(), "tensor {} has {} values for a shape of {}",
-                   tensor.name, tensor.values.size(), count.value_or(0));
+  for (const NamedShape& tensor : tensors) {
     STARLING_CHECK(tensor.name != kMetadataKey && !header.contains(tensor.name),
                    "the tensor name {} is taken", tensor.name);
-    const std::uint64_t end = offset + tensor.values.size_bytes();
+    const std::uint64_t end = offset + tensor.elements() * sizeof(float);
     header[tensor.name] = {
         {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
@@ -280,8 +277,10 @@ class Reader {
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& file, std::span<const NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+namespace {
+
+std::string checked_header(const std::filesystem::path& file, std::span<const NamedShape> tensors,
+                           const std::map<std::string, std::string>& metadata) {
   std::string header;
   try {
     header = make_header(tensors, metadata);
@@ -289,17 +288,52 @@ void write_safetensors(const std::filesystem::path& file, std::span<const NamedT
     throw Error(
         fmt::format("cannot save {}: a tensor name or metadata is not UTF-8", file.string()));
   }
-  const std::uint64_t length = header.size();
-  if (length > kMaxHeaderBytes) {
+  if (header.size() > kMaxHeaderBytes) {
     throw Error(fmt::format(
         "cannot save {}: its header of names and metadata has {} bytes, the format allows {}",
-        file.string(), length, kMaxHeaderBytes));
+        file.string(), header.size(), kMaxHeaderBytes));
   }
-  WholeFile pending(file);
-  pending.write(std::as_bytes(std::span(&length, 1)));
-  pending.write(std::as_bytes(std::span(header)));
-  for (const NamedTensor& tensor : tensors) pending.write(bytes_of(tensor.values));
-  pending.commit();
+  return header;
+}
+
+}  // namespace
+
+std::size_t NamedShape::elements() const {
+  const auto count = element_count(shape);
+  STARLING_CHECK(count, "tensor {} has a shape that is none", name);
+  return static_cast<std::size_t>(*count);
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& file,
+                                     std::vector<NamedShape> tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : tensors_(std::move(tensors)), pending_(file) {
+  const std::string header = checked_header(file, tensors_, metadata);
+  const std::uint64_t length = header.size();
+  pending_.write(std::as_bytes(std::span(&length, 1)));
+  pending_.write(std::as_bytes(std::span(header)));
+}
+
+void SafetensorsWriter::add(std::span<const float> values) {
+  const NamedShape& next = tensors_.at(written_++);
+  STARLING_CHECK(next.elements() == values.size(), "tensor {} has {} values for a shape of {}",
+                 next.name, values.size(), next.elements());
+  pending_.write(bytes_of(values));
+}
+
+void SafetensorsWriter::commit() {
+  STARLING_CHECK(written_ == tensors_.size(), "{} of {} tensors are there", written_,
+                 tensors_.size());
+  pending_.commit();
+}
+
+void write_safetensors(const std::filesystem::path& file, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<NamedShape> shapes;
+  for (const NamedTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape});
+  SafetensorsWriter writer(file, std::move(shapes), metadata);
+  for (const NamedTensor& tensor : tensors) writer.add(tensor.values);
+  writer.commit();
 }
 
 const StoredTensor* TensorFile::find(std::string_view name) const {

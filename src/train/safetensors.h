@@ -12,17 +12,42 @@
 #include <variant>
 #include <vector>
 
+#include "base/whole_file.h"
+
 namespace starling {
+
+struct NamedShape {
+  std::string name;
+  std::vector<std::int64_t> shape;  // empty for a single number
+
+  std::size_t elements() const;
+};
+
+// A file that is written tensor by tensor, so that none but one need be in memory. It appears whole or
+// not at all: it is written beside `file` under another name, synced to the disk, then renamed, so a
+// crash leaves the old model in place. Names are unique. Throws Error if the disk or the folder does
+// not let it, or if a name or metadata is not UTF-8.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& file, std::vector<NamedShape> tensors,
+                    const std::map<std::string, std::string>& metadata);
+
+  // The next tensor's values.
+  void add(std::span<const float> values);
+  // All tensors are there.
+  void commit();
+
+ private:
+  std::vector<NamedShape> tensors_;
+  std::size_t written_ = 0;
+  WholeFile pending_;
+};
 
 struct NamedTensor {
   std::string name;
-  std::vector<std::int64_t> shape;  // empty for a single number
+  std::vector<std::int64_t> shape;
   std::span<const float> values;
 };
-
-// The file appears whole or not at all: it is written beside `file` under another name, synced to
-// the disk, then renamed, so a crash leaves the old model in place. Names are unique. Throws Error
-// if the disk or the folder does not let it, or if a name or metadata is not UTF-8.
 void write_safetensors(const std::filesystem::path& file, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata);
 

@@ -12,18 +12,19 @@
 #include <thread>
 
 #include "base/error.h"
+#include "exchange/collectives.h"
 #include "job/run_summary.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
 #include "strategy/dealer.h"
+#include "strategy/grid.h"
 #include "strategy/registry.h"
 #include "strategy/server_plan.h"
 #include "train/batches.h"
 #include "train/data_set.h"
 #include "train/dist.h"
 #include "train/evaluation.h"
-#include "train/loss.h"
-#include "train/safetensors.h"
+#include "train/learner.h"
 #include "train/stop_signal.h"
 
 namespace starling {
@@ -83,23 +84,30 @@ struct WorkerResult {
 
 Shards shards_for(const Settings& settings, const DataSet& train) {
   if (settings.train.shards == TrainSettings::Shards::even) return {};
-  return share_out(train.labels(), settings.workers, settings.train.shards,
+  return share_out(train.labels(), settings.copies(), settings.train.shards,
                    settings.train.shard_alpha, static_cast<std::uint64_t>(settings.seed));
 }
 
 class Trainer {
  public:
-  Trainer(const Settings& settings, const Job& job)
+  Trainer(const Settings& settings, const Job& job, Workshop& workshop)
       : settings_(settings),
-        data_(load_data(settings.train, settings.workers)),
+        place_(place_of(settings, job.rank)),
+        data_(load_data(settings.train, settings.copies())),
         train_(*data_.train),
         test_(*data_.test),
-        batches_(train_.count(), settings.workers, settings.train.batch,
+        batches_(train_.count(), settings.copies(), settings.train.batch,
                  static_cast<std::uint64_t>(settings.seed), shards_for(settings, train_)),
         steps_(steps_of(settings.train, batches_)),
-        dist_(seeded_model(settings, job, data_.classes), settings, job, workload(job.rank)),
-        dealer_(make_dealer(settings, dist_.comm(), workload(job.rank), dist_.strategy())),
-        optimizer_(make_optimizer(settings.optimizer, dist_.model())) {}
+        session_(join_alike(job, settings)),
+        dist_(session_, seeded_model(workshop), settings, workload()),
+        learner_(workshop.make_learner(dist_)),
+        optimizer_(make_optimizer(settings.optimizer, dist_.model())) {
+    if (asks_for_work()) {
+      dealer_ = make_dealer(settings, dist_.comm(), workload(), dist_.strategy());
+    }
+    parameters_ = dist_.sum_over_copy(static_cast<double>(own_parameters()));
+  }
 
   void run(const std::filesystem::path& run_folder) {
     const StopSignal stop;
@@ -119,8 +127,8 @@ class Trainer {
     const auto every = static_cast<std::uint64_t>(std::ceil(
         settings_.train.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
     std::uint64_t evaluated = 0;  // how often it was due
-    while (const std::optional<std::uint64_t> batch = next_batch()) {
-      const std::uint64_t step = *batch / workers();
+    while (const std::optional<std::uint64_t> batch = next_batch(stop)) {
+      const std::uint64_t step = *batch / copies();
       const std::uint64_t due = every > 0 ? step / every : 0;
       if (due > evaluated) {
         evaluated = due;
@@ -130,14 +138,13 @@ class Trainer {
         }
         const bool reached = target && target->reached(accuracy_, loss_);
         if (reached && in_step()) break;
-        if (reached) dist_.run("asking all to stop", dealer_->stop());
+        if (reached && dealer_) dist_.run("asking all to stop", dealer_->stop());
         stopping_ = reached;
       }
       set_learning_rate(step);
       train_step(*batch);
       step_ = step + 1;
       report_progress();
-      if (stop.asked()) throw AskedToStop("the launcher asked it to stop");
     }
   }
 
@@ -145,6 +152,7 @@ class Trainer {
   // fails by itself has a model as good as any, unless the others go on.
   bool leaves_the_model(const std::exception& error) {
     if (dynamic_cast<const AskedToStop*>(&error) != nullptr) return true;
+    if (dist_.copy().size() > 1) return false;  // its other slices are lost, or will be
     if (dynamic_cast<const CutOff*>(&error) != nullptr) return false;
     const auto* lost = dynamic_cast<const PeerLost*>(&error);
     if (lost == nullptr && dynamic_cast<const DeadlineExceeded*>(&error) == nullptr) {
@@ -158,27 +166,28 @@ class Trainer {
 
   // The last model of a run that does not come to its end; the first to leave one does so for all.
   void leave_model(const std::filesystem::path& file) {
-    if (std::filesystem::exists(file)) return;
+    if (dist_.copy().size() == 1 && std::filesystem::exists(file)) return;
     json event = {{"event", "stopped"}, {"step", step_}};
     try {
-      report_event(dist_.job(), {{"event", "saving"}});
-      save_model(file, {{"unfinished",
-                         fmt::format("rank {}'s model after step {}", dist_.rank(), step_)}});
+      if (tells()) report_event(dist_.job(), {{"event", "saving"}});
+      save_model(file, {{"unfinished", fmt::format("rank {}'s model after step {}",
+                                                   dist_.comm().rank(), step_)}});
     } catch (const std::exception& error) {
       event["error"] = error.what();
     }
-    report_event(dist_.job(), event);
+    if (tells()) report_event(dist_.job(), event);
   }
 
   // All workers draw the same first weights, so that none need be sent, and their dropout from
-  // streams of their own.
-  static Model seeded_model(const Settings& settings, const Job& job, int classes) {
-    at::set_num_threads(
-        std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / job.local_size));
-    const auto seed = static_cast<std::uint64_t>(settings.seed) * 10'000;
+  // streams of their own; those who have parts of the same layers draw alike.
+  Model seeded_model(Workshop& workshop) {
+    at::set_num_threads(std::max(
+        1, static_cast<int>(std::thread::hardware_concurrency()) / session_->job().local_size));
+    const auto seed = static_cast<std::uint64_t>(settings_.seed) * 10'000;
     torch::manual_seed(seed);
-    Model model = make_model(settings.train, classes);
-    torch::manual_seed(seed + static_cast<std::uint64_t>(job.rank));
+    Model model = workshop.make_model(*session_, data_);
+    torch::manual_seed(seed + static_cast<std::uint64_t>(place_.copy * settings_.parallel.pipeline +
+                                                         place_.stage));
     return model;
   }
 
@@ -188,25 +197,44 @@ class Trainer {
         std::llround(settings.epochs * static_cast<double>(batches.steps_per_epoch())));
   }
 
-  std::uint64_t workers() const { return static_cast<std::uint64_t>(settings_.workers); }
+  std::uint64_t copies() const { return static_cast<std::uint64_t>(settings_.copies()); }
   bool in_step() { return dist_.strategy().in_step(); }
+  // One of a copy asks for its work; one, who knows the loss, speaks for it.
+  bool asks_for_work() { return dist_.copy().rank() == 0; }
+  bool tells() { return dist_.leads() && dist_.copy().rank() == learner_->who_knows(); }
 
-  Workload workload(int rank) const {
+  // Of the model, what counts here.
+  std::size_t own_parameters() {
+    std::size_t count = 0;
+    const Model& model = dist_.model().model();
+    for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+      if (model.counts(i, place_.part == 0)) count += dist_.model().range(i).size();
+    }
+    return count;
+  }
+
+  Workload workload() const {
     Workload work;
-    work.own_samples = batches_.samples_of(rank);
-    work.batches = steps_ * workers();
-    work.batches_per_epoch = batches_.steps_per_epoch() * workers();
+    work.own_samples = batches_.samples_of(place_.copy);
+    work.batches = steps_ * copies();
+    work.batches_per_epoch = batches_.steps_per_epoch() * copies();
     return work;
   }
 
-  std::optional<std::uint64_t> next_batch() {
-    std::optional<std::uint64_t> batch;
+  std::optional<std::uint64_t> next_batch(const StopSignal& stop) {
+    std::uint64_t batch = kNoMore;
+    if (asks_for_work() && stop.asked()) batch = kStop;
     dist_.run("asking for work", ask_for_batch(batch));
-    return batch;
+    if (batch == kStop) throw AskedToStop("the launcher asked it to stop");
+    return batch == kNoMore ? std::nullopt : std::optional(batch);
   }
-  Task<> ask_for_batch(std::optional<std::uint64_t>& batch) {
-    Task<std::optional<std::uint64_t>> next = dealer_->next();
-    batch = co_await next;
+  Task<> ask_for_batch(std::uint64_t& batch) {
+    if (asks_for_work() && batch != kStop) {
+      Task<std::optional<std::uint64_t>> next = dealer_->next();
+      const std::optional<std::uint64_t> dealt = co_await next;
+      batch = dealt.value_or(kNoMore);
+    }
+    co_await broadcast(dist_.copy(), kCopyChannel, object_bytes(batch), 0);
   }
 
   void set_learning_rate(std::uint64_t step) {
@@ -220,16 +248,16 @@ class Trainer {
   void train_step(std::uint64_t number) {
     Batches::Batch batch;
     if (!dist_.strategy().rests()) {
-      batch = batches_.batch(number / workers(), static_cast<int>(number % workers()));
+      batch = batches_.batch(number / copies(), static_cast<int>(number % copies()));
     }
     if (!batch.indices.empty()) {
-      const auto [inputs, targets] = train_.pick(batch.indices);
-      const torch::Tensor loss = cross_entropy(dist_.model().model().forward(inputs), targets);
-      (loss * weight(batch)).backward();
-      loss_sum_ += in_its_unit(loss.item<double>());
-      ++losses_;
+      const std::optional<double> loss = learner_->learn(train_.pick(batch.indices), weight(batch));
+      if (loss) {
+        loss_sum_ += in_its_unit(*loss);
+        ++losses_;
+      }
     }
-    dealer_->look_ahead();
+    if (dealer_) dealer_->look_ahead();
     dist_.step(*optimizer_);
     samples_ += batch.indices.size();
   }
@@ -251,8 +279,10 @@ class Trainer {
   void evaluate() {
     if (!in_step() && !dist_.leads()) return;
     const auto evaluating = dist_.comm().record(Timeline::Kind::compute, "evaluation");
-    const Score mean =
-        aside([&] { return in_step() ? evaluate_mean(dist_, test_) : evaluate_own(dist_, test_); });
+    const Score mean = aside([&] {
+      return in_step() ? evaluate_mean(dist_, *learner_, test_)
+                       : evaluate_own(dist_, *learner_, test_);
+    });
     accuracy_ = mean.accuracy;
     loss_ = in_its_unit(mean.loss);
     spread_ = in_step() ? mean.spread : spread_from_models();
@@ -269,7 +299,7 @@ class Trainer {
     const double square = (report->squared_distance_sum - seen_.squared_distance_sum) /
                           static_cast<double>(report->models() - seen_.models());
     seen_ = *report;
-    return std::sqrt(square / 2) / std::max(1e-30, dist_.model().weights().norm().item<double>());
+    return std::sqrt(dist_.sum_over_copy(square) / 2) / std::max(1e-30, length_of_model(dist_));
   }
 
   double epochs() const {
@@ -307,7 +337,7 @@ class Trainer {
   void report_progress(const char* kind = "progress") {
     const Time now = dist_.loop().now();
     const bool evaluation = std::string_view(kind) == "evaluation";
-    if (!dist_.leads()) return;
+    if (!tells()) return;
     if (!evaluation && step_ < steps_ && now - reported_ < std::chrono::milliseconds(250)) return;
     reported_ = now;
     if (losses_ > 0) train_loss_ = loss_sum_ / losses_;
@@ -336,17 +366,18 @@ class Trainer {
 
   void conclude(const std::filesystem::path& run_folder) {
     if (!in_step() && !stopping_) step_ = steps_;  // the last of them were others'
-    const Score own = aside([&] { return evaluate_own(dist_, test_); });
+    const Score own = aside([&] { return evaluate_own(dist_, *learner_, test_); });
     const double square = finish();
     trained_ = training();
     if (in_step()) {
-      const Score final_score = evaluate_shared(dist_, test_);
+      const Score final_score = evaluate_shared(dist_, *learner_, test_);
       accuracy_ = final_score.accuracy;
       loss_ = in_its_unit(final_score.loss);
     }
     const MixReport* mixed = dist_.strategy().mix_report();
     WorkerResult mine;
     mine.squared_distance = square;
+    length_ = length_of_model(dist_);
     if (mixed != nullptr) mine.mixing = *mixed;
     RankSummary& summary = mine.summary;
     summary = dist_.summary();
@@ -393,24 +424,23 @@ class Trainer {
     }
     std::vector<WorkerResult> results = {mine};
     dist_.run("collecting the results", collect(results));
-    if (dist_.leads()) {
-      save_model(run_folder / kModelFile);
-      report_result(results);
-    }
+    std::ranges::sort(results, {}, [](const WorkerResult& each) { return each.summary.rank; });
+    if (dist_.leads()) save_model(run_folder / kModelFile);
+    if (tells()) report_result(results);
     // Nobody hangs up while another still reads.
     dist_.run("parting", part_from_all());
   }
 
   // Every worker that is left sends the lead its results, in the lead's own list.
   Task<> collect(std::vector<WorkerResult>& results) {
-    if (!dist_.leads()) {
-      co_await dist_.workers().send(lead(), kControlChannel, std::as_bytes(std::span(results)));
+    if (!tells()) {
+      co_await dist_.everyone().send(lead(), kControlChannel, std::as_bytes(std::span(results)));
       co_return;
     }
-    for (int rank = dist_.rank() + 1; rank < settings_.workers; ++rank) {
+    for (int rank : others()) {
       WorkerResult result;
       try {
-        co_await dist_.workers().receive(rank, kControlChannel, object_bytes(result));
+        co_await dist_.everyone().receive(rank, kControlChannel, object_bytes(result));
         results.push_back(result);
       } catch (const PeerLost&) {
         if (!survives_losses(settings_)) throw;
@@ -418,21 +448,30 @@ class Trainer {
     }
   }
   Task<> part_from_all() {
-    if (!dist_.leads()) {
-      co_await dist_.workers().receive(lead(), kControlChannel, Bytes());
+    if (!tells()) {
+      co_await dist_.everyone().receive(lead(), kControlChannel, Bytes());
       co_return;
     }
-    for (int rank = dist_.rank() + 1; rank < settings_.workers; ++rank) {
+    for (int rank : others()) {
       try {
-        co_await dist_.workers().send(rank, kControlChannel, ConstBytes());
+        co_await dist_.everyone().send(rank, kControlChannel, ConstBytes());
       } catch (const PeerLost&) {  // all that it had to give is here
       }
     }
   }
+  // Who tells: of the lowest copy that is left, who knows its loss.
   int lead() {
-    int rank = 0;
-    while (dist_.workers().is_lost(rank)) ++rank;
-    return rank;
+    int copy = 0;
+    while (dist_.workers().is_lost(copy)) ++copy;
+    return copy * settings_.parallel.slices() + learner_->who_knows();
+  }
+  // Who is left beside it.
+  std::vector<int> others() {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < settings_.workers; ++rank) {
+      if (rank != dist_.comm().rank() && !dist_.everyone().is_lost(rank)) ranks.push_back(rank);
+    }
+    return ranks;
   }
 
   void report_result(const std::vector<WorkerResult>& workers) {
@@ -440,13 +479,15 @@ class Trainer {
     std::uint64_t samples = 0;
     for (const WorkerResult& worker : workers) {
       summary.ranks.push_back(worker.summary);
-      samples += worker.summary.samples.value_or(0);
+      if (*worker.summary.rank % settings_.parallel.slices() == 0) {  // all of a copy had the same
+        samples += worker.summary.samples.value_or(0);
+      }
     }
     summary.strategy = name_of(settings_.strategy);
     summary.workers = settings_.workers;
     summary.model = settings_.train.model;
     summary.data = name_of(settings_.train.data);
-    summary.parameters = dist_.model().replica().gradients.size();
+    summary.parameters = static_cast<std::uint64_t>(parameters_);
     summary.accuracy = accuracy_;
     summary.loss = loss_;
     if (settings_.train.is_text()) summary.loss_unit = kBitsPerCharacter;
@@ -470,8 +511,8 @@ class Trainer {
       }
       summary.mixing = {mixed.rounds, mixed.skipped, mixed.models(),
                         StalenessSummary(mixed.staleness)};
-      summary.spread = std::sqrt(squares / static_cast<double>(workers.size())) /
-                       std::max(1e-30, dist_.model().weights().norm().item<double>());
+      const auto models = static_cast<double>(workers.size()) / settings_.parallel.slices();
+      summary.spread = std::sqrt(squares / models) / std::max(1e-30, length_);
     }
     json event = as_json(summary);
     event["event"] = "result";
@@ -480,28 +521,24 @@ class Trainer {
 
   void save_model(const std::filesystem::path& file,
                   std::map<std::string, std::string> metadata = {}) {
-    std::vector<NamedTensor> tensors;
-    const auto add = [&](const Model::Named& named) {
-      tensors.push_back(
-          {named.first,
-           named.second.sizes().vec(),
-           {named.second.data_ptr<float>(), static_cast<std::size_t>(named.second.numel())}});
-    };
-    for (const Model::Named& parameter : dist_.model().model().parameters) add(parameter);
-    for (const Model::Named& buffer : dist_.model().model().buffers) add(buffer);
     metadata["model"] = settings_.train.model;
     metadata["strategy"] = name_of(settings_.strategy);
-    write_safetensors(file, tensors, metadata);
+    learner_->save(file, metadata);
   }
 
+  static constexpr std::uint64_t kNoMore = ~std::uint64_t{0}, kStop = kNoMore - 1;
+
   Settings settings_;
+  Place place_;
   DataSets data_;
   const DataSet& train_;
   const DataSet& test_;
   Batches batches_;
   std::uint64_t steps_;  // of each worker, if they share the work evenly
+  std::shared_ptr<Session> session_;
   Dist dist_;
-  std::unique_ptr<Dealer> dealer_;
+  std::unique_ptr<Learner> learner_;
+  std::unique_ptr<Dealer> dealer_;  // where this worker asks for its copy's work
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 
   std::uint64_t step_ = 0;
@@ -513,13 +550,15 @@ class Trainer {
   double loss_sum_ = 0;
   int losses_ = 0;
   double train_loss_ = 0, accuracy_ = 0, loss_ = 0, spread_ = 0;
-  MixReport seen_;  // when the spread was last looked at
+  double parameters_ = 0, length_ = 0;  // of the whole model
+  MixReport seen_;                      // when the spread was last looked at
 };
 
 }  // namespace
 
-void train(const Settings& settings, const Job& job, const std::filesystem::path& run_folder) {
-  Trainer(settings, job).run(run_folder);
+void train(const Settings& settings, const Job& job, const std::filesystem::path& run_folder,
+           Workshop& workshop) {
+  Trainer(settings, job, workshop).run(run_folder);
 }
 
 }  // namespace starling

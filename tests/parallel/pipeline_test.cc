@@ -7,10 +7,10 @@
 
 #include <map>
 
-#include "parallel/tied.h"
 #include "sim/cluster.h"
 #include "train/blueprint.h"
 #include "train/loss.h"
+#include "train/tied.h"
 
 namespace starling {
 namespace {
@@ -85,8 +85,8 @@ Task<> train(Comm& comm, Rank rank) {
     Task<double> learning = pipeline.learn(batch, 1, [&rank] { ++rank.passes; });
     const double loss = co_await learning;
     if (pipeline.last()) rank.losses.push_back(loss);
-    if (rank.layers.tie && stages > 1) {
-      Task<> tying = add_tied_gradients(comm, model, *rank.layers.tie);
+    if (model.tied) {
+      Task<> tying = add_tied_gradients(tied_pair(comm), model);
       co_await tying;
     }
     descend(model);

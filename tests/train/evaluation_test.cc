@@ -59,7 +59,7 @@ TEST(EvaluateOwn, ScoresAllSamplesOutOfTraining) {
   Dist dist(scores.model(), settings_for(1), Job{});
   dist.model().replica().weights[0] = 2;
   const Images images = test_set();
-  const Score score = evaluate_own(dist, images);
+  const Score score = evaluate_own(dist, *whole_learner(dist), images);
   EXPECT_NEAR(score.accuracy, 226.0 / 451, 1e-9);
   EXPECT_NEAR(score.loss, loss_of(2, 226.0 / 451), 1e-5);
   EXPECT_EQ(scores.seen_in_training, 0u);
@@ -75,7 +75,7 @@ TEST(EvaluateMean, ScoresTheMeanOfAllModelsAndLeavesEachAsItWas) {
     const std::span<float> weights = dist.model().replica().weights;
     weights[static_cast<std::size_t>(job.rank)] = job.rank == 2 ? 6.0f : 3.0f;
     const std::vector<float> before(weights.begin(), weights.end());
-    const Score score = evaluate_mean(dist, test_set());
+    const Score score = evaluate_mean(dist, *whole_learner(dist), test_set());
     result[0] = static_cast<float>(score.accuracy);
     result[1] = static_cast<float>(score.loss);
     result[2] = static_cast<float>(score.spread);
@@ -101,7 +101,7 @@ TEST(EvaluateShared, CountsEverySampleOnce) {
     Scores scores;
     Dist dist(scores.model(), settings_for(kWorkers), job);
     dist.model().replica().weights[1] = 4;
-    const Score score = evaluate_shared(dist, test_set());
+    const Score score = evaluate_shared(dist, *whole_learner(dist), test_set());
     result[0] = static_cast<float>(score.accuracy);
     result[1] = static_cast<float>(score.loss);
     result[2] = static_cast<float>(score.spread);

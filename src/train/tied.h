@@ -4,11 +4,13 @@
 #pragma once
 
 #include "runtime/group.h"
-#include "train/blueprint.h"
+#include "train/model.h"
 
 namespace starling {
 
-// Called by every stage after the backward passes; those without a copy have nothing to do.
-Task<> add_tied_gradients(Group stages, const Model& stage, const Blueprint::Tie& tie);
+// The stages that have a copy: the first and the last.
+Group tied_pair(Group stages);
+// Called by both after the backward passes.
+Task<> add_tied_gradients(Group pair, const Model& stage);
 
 }  // namespace starling
