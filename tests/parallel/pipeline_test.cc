@@ -7,10 +7,10 @@
 
 #include <map>
 
-#include "train/tied.h"
 #include "sim/cluster.h"
 #include "train/blueprint.h"
 #include "train/loss.h"
+#include "train/tied.h"
 
 namespace starling {
 namespace {
