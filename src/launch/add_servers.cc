@@ -1,6 +1,7 @@
 #include "launch/add_servers.h"
 
 #include "launch/programs.h"
+#include "strategy/grid.h"
 #include "strategy/registry.h"
 #include "strategy/server_plan.h"
 
@@ -10,6 +11,9 @@ void add_servers(const Settings& settings, LaunchPlan& plan) {
   plan.servers = server_processes(settings);
   plan.server_command = {own_program(), "serve"};
   plan.survives_losses = survives_losses(settings);
+  for (int worker = 0; worker < settings.workers; ++worker) {
+    plan.places.push_back(place_name(settings, worker));
+  }
 }
 
 }  // namespace starling

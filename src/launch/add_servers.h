@@ -6,7 +6,8 @@
 
 namespace starling {
 
-// Adds those that the settings ask for, each a `starling serve`, and whether the job survives losses.
+// Adds those that the settings ask for, each a `starling serve`, whether the job survives losses, and
+// where in a grid each worker stands.
 void add_servers(const Settings& settings, LaunchPlan& plan);
 
 }  // namespace starling

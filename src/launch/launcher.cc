@@ -459,15 +459,20 @@ class Launcher {
     ::kill(-worker.pid, signal);
   }
 
-  static std::string describe(const Worker& worker) {
-    if (worker.error) return fmt::format("rank {}: {}", worker.rank, worker.error->message);
+  std::string name_of(const Worker& worker) const {
+    const auto rank = static_cast<std::size_t>(worker.rank);
+    const std::string place = rank < plan_.places.size() ? plan_.places[rank] : "";
+    return fmt::format("rank {}{}", rank, place.empty() ? "" : fmt::format(" ({})", place));
+  }
+  std::string describe(const Worker& worker) const {
+    if (worker.error) return fmt::format("{}: {}", name_of(worker), worker.error->message);
     const int status = worker.status.value_or(0);
     if (WIFSIGNALED(status)) {
-      return fmt::format("rank {} was killed by signal {} ({})", worker.rank, WTERMSIG(status),
+      return fmt::format("{} was killed by signal {} ({})", name_of(worker), WTERMSIG(status),
                          ::strsignal(WTERMSIG(status)));
     }
     const std::string& said = worker.err->lines.last();
-    return fmt::format("rank {} exited with status {}{}", worker.rank, WEXITSTATUS(status),
+    return fmt::format("{} exited with status {}{}", name_of(worker), WEXITSTATUS(status),
                        said.empty() ? "" : fmt::format(", and said: {}", said));
   }
 

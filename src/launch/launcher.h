@@ -33,10 +33,11 @@ struct LaunchPlan {
   int servers = 0;
   std::vector<std::string> server_command;
   bool survives_losses = false;
-  int machines = 1;        // how many machines run `workers` each
-  int machine = 0;         // which of them this is
-  std::string rendezvous;  // host:port of machine 0; only for more than one machine
-  std::string secret;      // shared by all machines; made up here if there is only one
+  std::vector<std::string> places;  // beside its number, what each rank is in words; may be empty
+  int machines = 1;                 // how many machines run `workers` each
+  int machine = 0;                  // which of them this is
+  std::string rendezvous;           // host:port of machine 0; only for more than one machine
+  std::string secret;               // shared by all machines; made up here if there is only one
   std::chrono::seconds timeout{60};
   std::string settings;         // handed to the workers, see Job
   std::string timeline_folder;  // where they leave their parts of the timeline, see Job

@@ -91,11 +91,11 @@ Task<> tell_text(Group group, int from, int to, std::string& text) {
 
 class GridLearner final : public Learner {
  public:
-  GridLearner(Dist& dist, const Settings& settings)
+  GridLearner(Dist& dist, const Settings& settings, TensorGroup parts)
       : dist_(dist),
         settings_(settings),
         place_(place_of(settings, dist.comm().rank())),
-        parts_(part_group(settings, dist.comm())),
+        parts_(parts),
         pipeline_(stage_group(settings, dist.comm()), dist.model().model(), options()) {}
 
   std::optional<double> learn(const DataSet::Batch& batch, double weight) override {
@@ -111,7 +111,9 @@ class GridLearner final : public Learner {
 
   torch::Tensor scores(const DataSet::Batch& batch) override {
     torch::Tensor scores;
+    parts_.set_evaluating(true);
     dist_.compute(store(pipeline_.forward(batch), scores));
+    parts_.set_evaluating(false);
     return pipeline_.last() ? scores : torch::Tensor();
   }
 
@@ -164,7 +166,7 @@ class GridLearner final : public Learner {
   void give(const Portion& portion, std::optional<SafetensorsWriter>& writer) {
     torch::Tensor whole;
     dist_.run("writing the model",
-              store(assemble(parts_, portion.mine, portion.slice), whole));
+              store(assemble(parts_.group(), portion.mine, portion.slice), whole));
     if (place_.part != 0) return;
     whole = whole.contiguous();
     const std::span<const float> values(whole.data_ptr<float>(),
@@ -191,7 +193,7 @@ class GridLearner final : public Learner {
   Dist& dist_;
   Settings settings_;
   Place place_;
-  Group parts_;
+  TensorGroup parts_;
   Pipeline pipeline_;
 };
 
@@ -226,13 +228,13 @@ class GridWorkshop final : public Workshop {
     if (cut_.empty()) agree_on_cut(session, blueprint);
     const Place place = place_of(settings_, session.comm().rank());
     const Range layers = cut_[static_cast<std::size_t>(place.stage)];
+    parts_.emplace(part_group(settings_, session.comm()), session.job().timeout);
     if (settings_.parallel.tensor == 1) return make_stage(blueprint, layers);
-    const TensorGroup parts(part_group(settings_, session.comm()), session.job().timeout);
-    return make_stage(blueprint, layers, SplitKit(parts));
+    return make_stage(blueprint, layers, SplitKit(*parts_));
   }
 
   std::unique_ptr<Learner> make_learner(Dist& dist) override {
-    return std::make_unique<GridLearner>(dist, settings_);
+    return std::make_unique<GridLearner>(dist, settings_, *parts_);
   }
 
  private:
@@ -258,7 +260,8 @@ class GridWorkshop final : public Workshop {
   std::vector<Range> measured_cut(const Comm& comm, const Blueprint& blueprint) {
     constexpr int kRepetitions = 3;
     at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const torch::Tensor random = generator.get_state();  // first weights are drawn as if nothing was
+    const torch::Tensor random =
+        generator.get_state();  // first weights are drawn as if nothing was
     const std::int64_t samples =
         std::max(1, settings_.train.batch / settings_.parallel.micro_batches);
     const std::vector<LayerCost> costs =
@@ -271,6 +274,7 @@ class GridWorkshop final : public Workshop {
 
   Settings settings_;
   std::vector<Range> cut_;  // the layers of each stage
+  std::optional<TensorGroup> parts_;
 };
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <c10/core/Allocator.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "net/tcp_loop.h"
 #include "train/digit_set.h"
 #include "train/loss.h"
 
@@ -35,9 +35,9 @@ class MemoryCount {
 };
 
 double seconds_of(const std::function<void()>& action) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Time begin = TcpLoop::processor_time();
   action();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double>(TcpLoop::processor_time() - begin).count();
 }
 
 double median_of(std::vector<double> values) {

@@ -10,8 +10,9 @@
 namespace starling {
 
 // Runs the layers one by one on a micro-batch, there and back, so many times, and takes the median of
-// each; the loss counts with the last one. Time is that of the threads that torch has. `progress`
-// hears how large a share is done.
+// each; the loss counts with the last one. Time is what the processor works for this thread, so that
+// others on the machine do not count: torch should have one. `progress` hears how large a share is
+// done.
 std::vector<LayerCost> measure_layers(
     const Blueprint& blueprint, const DataSet::Batch& micro_batch, int repetitions,
     const std::function<void(double share)>& progress = [](double) {});

@@ -10,7 +10,7 @@ namespace starling {
 
 namespace {
 
-constexpr std::uint32_t kForwardChannel = 0, kBackwardChannel = 1;
+constexpr std::uint32_t kForwardChannel = 0, kBackwardChannel = 1, kScoresChannel = 2;
 
 std::string talking_to(int stage) { return fmt::format("talking to stage {}", stage); }
 
@@ -37,10 +37,14 @@ Pipeline::Pipeline(Group stages, const Model& stage, Options options)
                       {kForwardChannel, Purpose::activations, before_.c_str()}),
       gradients_in_(stages, stages.ring(stages.rank() + 1),
                     {kBackwardChannel, Purpose::activations, behind_.c_str()}),
+      evaluation_in_(stages, stages.ring(stages.rank() - 1),
+                     {kScoresChannel, Purpose::evaluation, before_.c_str()}),
       activations_out_(stages, stages.ring(stages.rank() + 1),
                        {kForwardChannel, Purpose::activations, behind_.c_str()}),
       gradients_out_(stages, stages.ring(stages.rank() - 1),
-                     {kBackwardChannel, Purpose::activations, before_.c_str()}) {}
+                     {kBackwardChannel, Purpose::activations, before_.c_str()}),
+      evaluation_out_(stages, stages.ring(stages.rank() + 1),
+                      {kScoresChannel, Purpose::evaluation, behind_.c_str()}) {}
 
 Task<double> Pipeline::learn(const DataSet::Batch& batch, double weight,
                              std::function<void()> after_pass) {
@@ -149,13 +153,13 @@ Task<torch::Tensor> Pipeline::forward(const DataSet::Batch& batch) {
   const torch::NoGradGuard no_gradients;
   torch::Tensor values = batch.inputs;
   if (!first()) {
-    activations_in_.expect(1);
-    co_await await_next(activations_in_, before_, values);
+    evaluation_in_.expect(1);
+    co_await await_next(evaluation_in_, before_, values);
   }
   values = model_.forward(values);
   if (!last()) {
-    activations_out_.put(values);
-    co_await options_.wait(behind_.c_str(), activations_out_.flush());
+    evaluation_out_.put(values);
+    co_await options_.wait(behind_.c_str(), evaluation_out_.flush());
   }
   co_return values;
 }

@@ -50,7 +50,7 @@ class Pipeline {
   Task<double> learn(
       const DataSet::Batch& batch, double weight, std::function<void()> after_pass = [] {});
 
-  // Forward alone: the scores, on the last stage.
+  // Forward alone, to evaluate: the scores, on the last stage.
   Task<torch::Tensor> forward(const DataSet::Batch& batch);
 
  private:
@@ -72,8 +72,8 @@ class Pipeline {
   const Model& model_;
   Options options_;
   std::string before_, behind_;  // those stages, for errors
-  TensorIn activations_in_, gradients_in_;
-  TensorOut activations_out_, gradients_out_;
+  TensorIn activations_in_, gradients_in_, evaluation_in_;
+  TensorOut activations_out_, gradients_out_, evaluation_out_;
 };
 
 }  // namespace starling

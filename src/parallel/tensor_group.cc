@@ -63,8 +63,9 @@ Tensor rows_like(const Tensor& x, std::int64_t dimension, Range range) {
   return torch::empty(sizes, x.options().requires_grad(false));
 }
 
-Task<> swap_all(Group group, const std::vector<Tensor>& out, std::vector<Tensor>& in) {
-  const Channel channel{kFetchChannel, Purpose::activations, "fetching rows of neighbours"};
+Task<> swap_all(Group group, Purpose purpose, const std::vector<Tensor>& out,
+                std::vector<Tensor>& in) {
+  const Channel channel{kFetchChannel, purpose, "fetching rows of neighbours"};
   std::list<Receive> receives;
   std::list<Send> sends;
   for (int peer = 0; peer < group.size(); ++peer) {
@@ -120,7 +121,7 @@ Tensor TensorGroup::spread(const Tensor& x, Purpose purpose) const {
 Tensor TensorGroup::sum(const Tensor& x) const {
   if (size() == 1) return x;
   return TwoWays::apply(
-      x, [this](const Tensor& mine) { return added_up(mine, Purpose::activations); }, as_it_is);
+      x, [this](const Tensor& mine) { return added_up(mine, activations()); }, as_it_is);
 }
 
 Tensor TensorGroup::gather(const Tensor& x, const Slice& slice) const {
@@ -178,7 +179,7 @@ Tensor TensorGroup::joined(const Tensor& x, const Slice& slice) const {
   }
   parts[static_cast<std::size_t>(rank())].copy_(x.detach());
   wait("joining what the ranks of a layer have",
-       all_gather(group_, {kGatherChannel, Purpose::activations}, vector_of(flat), pieces));
+       all_gather(group_, {kGatherChannel, activations()}, vector_of(flat), pieces));
   if (slice.stretches == 1) return torch::cat(parts, slice.dimension);
   size = slice.size;
   Tensor whole = torch::empty(sizes, flat.options());
@@ -224,7 +225,7 @@ Tensor TensorGroup::given_back(const Tensor& x, std::int64_t dimension,
 }
 
 void TensorGroup::swap(const std::vector<Tensor>& out, std::vector<Tensor>& in) const {
-  wait("fetching rows of neighbours", swap_all(group_, out, in));
+  wait("fetching rows of neighbours", swap_all(group_, activations(), out, in));
 }
 
 }  // namespace starling

@@ -20,6 +20,8 @@
 
 #include <torch/types.h>
 
+#include <memory>
+
 #include <functional>
 #include <span>
 
@@ -37,6 +39,9 @@ class TensorGroup {
   int size() const { return group_.size(); }
   Group group() const { return group_; }
 
+  // What they send from now on, this copy of the group and all others, is for an evaluation.
+  void set_evaluating(bool evaluating) const { *evaluating_ = evaluating; }
+
   // How `size` of a dimension is shared out. Throws Error if somebody would get nothing; `what` names
   // what there is too little of.
   Slice slice(std::int64_t dimension, std::int64_t size, const char* what,
@@ -53,6 +58,7 @@ class TensorGroup {
                       std::vector<Range> needed) const;
 
  private:
+  Purpose activations() const { return *evaluating_ ? Purpose::evaluation : Purpose::activations; }
   void wait(const char* what, Task<> task) const;
   torch::Tensor added_up(const torch::Tensor& x, Purpose purpose) const;
   torch::Tensor joined(const torch::Tensor& x, const Slice& slice) const;
@@ -65,6 +71,7 @@ class TensorGroup {
 
   Group group_;
   Time timeout_;
+  std::shared_ptr<bool> evaluating_ = std::make_shared<bool>(false);
 };
 
 // A tensor's memory, which is contiguous, of 32- or 64-bit floats.

@@ -6,7 +6,7 @@ namespace starling {
 
 namespace {
 
-constexpr double kStageRow = 38, kStageNames = 210, kAbove = 92, kBelow = 60;
+constexpr double kStageRow = 38, kStageNames = 240, kAbove = 92, kBelow = 60;
 
 double end_of(std::span<const std::vector<TimedTurn>> timetable) {
   double end = 0;
@@ -87,7 +87,7 @@ std::string pipeline_svg(const std::string& title,
       out += fmt::format(R"(<rect x="{:.2f}" y="{:.1f}" width="{:.2f}" height="{}" fill="{}"/>)",
                          from, top, to - from, height, colour_of(is_forward(turn) ? 0 : 1));
       const std::string micro = std::to_string(turn.turn.micro_batch);
-      if (to - from < kLetter * static_cast<double>(micro.size()) + 2) continue;
+      if (to - from < kLetter * static_cast<double>(micro.size())) continue;
       out += text((from + to) / 2, top + height / 2 + 4, "middle", micro,
                   R"(font-size="11" fill="#ffffff")");
     }

@@ -36,10 +36,10 @@ struct ParallelSettings {
                "; 1f1b keeps the fewest activations",
            use},
           s.schedule);
-    visit({"recompute", Section::model,
-           "pipeline: keep only a stage's inputs, and compute the rest again before going back",
-           use},
-          s.recompute);
+    visit(
+        {"recompute", Section::model,
+         "pipeline: keep only a stage's inputs, and compute the rest again before going back", use},
+        s.recompute);
     visit({"stages", Section::model,
            "pipeline: which layers each stage has, e.g. 0-1,2-3; empty: by their measured times",
            use},

@@ -107,8 +107,8 @@ Dist::Dist(std::shared_ptr<Session> session, Model model, Settings settings, Wor
       session_(std::move(session)),
       workers_(slice_workers(settings_, comm(), GroupNumber::control)),
       copy_(copy_group(settings_, comm())),
-      everyone_(Group(comm()).first(settings_.workers,
-                                    static_cast<std::uint32_t>(GroupNumber::grid))),
+      everyone_(
+          Group(comm()).first(settings_.workers, static_cast<std::uint32_t>(GroupNumber::grid))),
       model_(std::move(model)) {
   const auto slow = slow_worker(settings_);
   if (slow && slow->who == comm().rank()) slowness_ = slow->factor;

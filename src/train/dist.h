@@ -116,7 +116,6 @@ class Dist {
   double sum_over_copy(double value);
 
  private:
-
   // What goes wrong here is told to the launcher, whoever catches it: by that it knows who failed by
   // itself, and who because of another.
   template <class Action>

@@ -37,8 +37,8 @@ Tally tally(Dist& dist, Learner& learner, const DataSet& test, Range range) {
   }
   model.set_training(true);
   if (dist.copy().size() > 1) {
-    dist.run("telling the evaluation", broadcast(dist.copy(), kEvaluationChannel,
-                                                 object_bytes(total), learner.who_knows()));
+    dist.run("telling the evaluation",
+             broadcast(dist.copy(), kEvaluationChannel, object_bytes(total), learner.who_knows()));
   }
   return total;
 }

@@ -29,10 +29,9 @@ class WholeLearner final : public Learner {
     std::vector<NamedTensor> tensors;
     for (const std::vector<Model::Named>* each : {&model_.parameters, &model_.buffers}) {
       for (const auto& [name, tensor] : *each) {
-        tensors.push_back(
-            {name,
-             tensor.sizes().vec(),
-             {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())}});
+        tensors.push_back({name,
+                           tensor.sizes().vec(),
+                           {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())}});
       }
     }
     write_safetensors(file, tensors, metadata);
@@ -49,9 +48,7 @@ class WholeWorkshop final : public Workshop {
   Model make_model(Session&, const DataSets& data) override {
     return starling::make_model(settings_.train, data.classes);
   }
-  std::unique_ptr<Learner> make_learner(Dist& dist) override {
-    return whole_learner(dist);
-  }
+  std::unique_ptr<Learner> make_learner(Dist& dist) override { return whole_learner(dist); }
 
  private:
   Settings settings_;

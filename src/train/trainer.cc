@@ -12,10 +12,10 @@
 #include <thread>
 
 #include "base/error.h"
+#include "exchange/collectives.h"
 #include "job/run_summary.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
-#include "exchange/collectives.h"
 #include "strategy/dealer.h"
 #include "strategy/grid.h"
 #include "strategy/registry.h"
@@ -181,13 +181,13 @@ class Trainer {
   // All workers draw the same first weights, so that none need be sent, and their dropout from
   // streams of their own; those who have parts of the same layers draw alike.
   Model seeded_model(Workshop& workshop) {
-    at::set_num_threads(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) /
-                                        session_->job().local_size));
+    at::set_num_threads(std::max(
+        1, static_cast<int>(std::thread::hardware_concurrency()) / session_->job().local_size));
     const auto seed = static_cast<std::uint64_t>(settings_.seed) * 10'000;
     torch::manual_seed(seed);
     Model model = workshop.make_model(*session_, data_);
-    torch::manual_seed(seed + static_cast<std::uint64_t>(
-                                  place_.copy * settings_.parallel.pipeline + place_.stage));
+    torch::manual_seed(seed + static_cast<std::uint64_t>(place_.copy * settings_.parallel.pipeline +
+                                                         place_.stage));
     return model;
   }
 
@@ -251,8 +251,7 @@ class Trainer {
       batch = batches_.batch(number / copies(), static_cast<int>(number % copies()));
     }
     if (!batch.indices.empty()) {
-      const std::optional<double> loss =
-          learner_->learn(train_.pick(batch.indices), weight(batch));
+      const std::optional<double> loss = learner_->learn(train_.pick(batch.indices), weight(batch));
       if (loss) {
         loss_sum_ += in_its_unit(*loss);
         ++losses_;
@@ -280,11 +279,10 @@ class Trainer {
   void evaluate() {
     if (!in_step() && !dist_.leads()) return;
     const auto evaluating = dist_.comm().record(Timeline::Kind::compute, "evaluation");
-    const Score mean =
-        aside([&] {
-          return in_step() ? evaluate_mean(dist_, *learner_, test_)
-                           : evaluate_own(dist_, *learner_, test_);
-        });
+    const Score mean = aside([&] {
+      return in_step() ? evaluate_mean(dist_, *learner_, test_)
+                       : evaluate_own(dist_, *learner_, test_);
+    });
     accuracy_ = mean.accuracy;
     loss_ = in_its_unit(mean.loss);
     spread_ = in_step() ? mean.spread : spread_from_models();
@@ -553,7 +551,7 @@ class Trainer {
   int losses_ = 0;
   double train_loss_ = 0, accuracy_ = 0, loss_ = 0, spread_ = 0;
   double parameters_ = 0, length_ = 0;  // of the whole model
-  MixReport seen_;  // when the spread was last looked at
+  MixReport seen_;                      // when the spread was last looked at
 };
 
 }  // namespace

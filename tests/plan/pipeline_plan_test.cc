@@ -33,6 +33,8 @@ TEST(PlanPipeline, CountsWhatEachStageSendsInAStep) {
   EXPECT_EQ(plan.stages[0].parameter_bytes, 1'000u);
   EXPECT_EQ(plan.stages[1].parameter_bytes, 2'000u);
   EXPECT_EQ(plan.stages[2].parameter_bytes, 3'007u) << "with its copy";
+  const PipelinePlan two = plan_pipeline(three(), std::vector<Range>{{0, 2}, {2, 3}}, {});
+  EXPECT_EQ(two.stages[0].sent_bytes, 4u * 20) << "what its last layer gives";
   const PipelinePlan whole = plan_pipeline(three(), std::vector<Range>{{0, 3}}, {}, 7);
   EXPECT_EQ(whole.stages[0].sent_bytes, 0u);
   EXPECT_EQ(whole.stages[0].parameter_bytes, 6'000u);

@@ -104,7 +104,8 @@ Task<> train_slice(Comm& comm, const Settings& settings, Slice& mine, int copy, 
       mine.gradients[each] = mine.weights[each] - static_cast<float>(slice * 100 + copy * 10 + i);
     }
     Task<bool> taken = step.take([&] {
-      for (std::size_t each = 0; each < 6; ++each) mine.weights[each] -= 0.5f * mine.gradients[each];
+      for (std::size_t each = 0; each < 6; ++each)
+        mine.weights[each] -= 0.5f * mine.gradients[each];
     });
     co_await taken;
   }
