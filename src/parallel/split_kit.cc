@@ -12,15 +12,24 @@ using torch::Tensor;
 namespace nn = torch::nn;
 
 Unit SplitKit::column(Dense whole) const { return unit_of(ColumnDense(group_, whole)); }
-Unit SplitKit::column(nn::Conv2d whole) const { return unit_of(ColumnConv2d(group_, whole)); }
+Unit SplitKit::column(nn::Conv2d whole, std::int64_t grain) const {
+  return unit_of(ColumnConv2d(group_, whole, 1, grain));
+}
 Unit SplitKit::column(nn::Linear whole, std::int64_t stretches) const {
   return unit_of(ColumnLinear(group_, whole, stretches));
 }
 Unit SplitKit::row(Dense whole, std::int64_t grain, std::int64_t stretches) const {
   return unit_of(RowDense(group_, whole, grain, stretches));
 }
-Unit SplitKit::row(nn::Conv2d whole) const { return unit_of(RowConv2d(group_, whole)); }
+Unit SplitKit::row(nn::Conv2d whole, std::int64_t grain) const {
+  return unit_of(RowConv2d(group_, whole, grain));
+}
 Unit SplitKit::row(nn::Linear whole) const { return unit_of(RowLinear(group_, whole)); }
+
+Unit SplitKit::norm(nn::GroupNorm whole) const { return unit_of(SplitGroupNorm(group_, whole)); }
+Unit SplitKit::norm(nn::BatchNorm2d whole) const {
+  return unit_of(SplitBatchNorm2d(group_, whole));
+}
 
 Unit SplitKit::dropout(nn::Dropout whole, std::int64_t width) const {
   return unit_of(SplitDropout(group_, whole, width));

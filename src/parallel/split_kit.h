@@ -11,11 +11,13 @@ class SplitKit final : public Kit {
   explicit SplitKit(TensorGroup group) : group_(group) {}
 
   Unit column(Dense whole) const override;
-  Unit column(torch::nn::Conv2d whole) const override;
+  Unit column(torch::nn::Conv2d whole, std::int64_t grain = 1) const override;
   Unit column(torch::nn::Linear whole, std::int64_t stretches = 1) const override;
   Unit row(Dense whole, std::int64_t grain = 1, std::int64_t stretches = 1) const override;
-  Unit row(torch::nn::Conv2d whole) const override;
+  Unit row(torch::nn::Conv2d whole, std::int64_t grain = 1) const override;
   Unit row(torch::nn::Linear whole) const override;
+  Unit norm(torch::nn::GroupNorm whole) const override;
+  Unit norm(torch::nn::BatchNorm2d whole) const override;
   Unit dropout(torch::nn::Dropout whole, std::int64_t width) const override;
   std::int64_t heads(std::int64_t whole) const override;
   Unit embedding(torch::nn::Embedding whole) const override;

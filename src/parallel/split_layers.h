@@ -13,15 +13,18 @@
 //   RowLinear, RowConv2d         by input; a share of the inputs in, whole activations out
 //   SplitEmbedding               by vocabulary; whole vectors out
 //   SplitDropout                 of shares, by the mask that the whole would have had
+//   SplitGroupNorm               of shares of whole groups; SplitBatchNorm2d of shares of channels
 //
 // Attention is shared by heads: a ColumnLinear of three stretches (queries, keys and values), each
 // rank's own heads, and a RowLinear. Layers over images can also be shared by rows of the image
 // (parallel/strips.h).
 #pragma once
 
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/normalization.h>
 
 #include "parallel/tensor_group.h"
 #include "train/dense.h"
@@ -35,19 +38,18 @@ namespace starling {
 template <class Whole>
 struct ColumnImpl : Whole, Sliced {
   ColumnImpl(TensorGroup group, const torch::nn::ModuleHolder<Whole>& whole,
-             std::int64_t stretches = 1)
+             std::int64_t stretches = 1, std::int64_t grain = 1)
       : Whole(*whole), group_(group) {
-    this->weight = keep("weight", this->weight, stretches);
-    if (this->bias.defined()) this->bias = keep("bias", this->bias, stretches);
+    const Slice slice = group_.slice(0, this->weight.size(0), "outputs", stretches, grain);
+    slices["weight"] = slice;
+    this->weight = this->register_parameter("weight", slice.take(this->weight.detach()));
+    if (!this->bias.defined()) return;
+    slices["bias"] = slice;
+    this->bias = this->register_parameter("bias", slice.take(this->bias.detach()));
   }
   torch::Tensor forward(const torch::Tensor& x) { return Whole::forward(group_.spread(x)); }
 
  private:
-  torch::Tensor& keep(const char* name, const torch::Tensor& whole, std::int64_t stretches) {
-    slices[name] = group_.slice(0, whole.size(0), "outputs", stretches);
-    return this->register_parameter(name, slices[name].take(whole.detach()));
-  }
-
   TensorGroup group_;
 };
 
@@ -109,5 +111,19 @@ struct SplitDropoutImpl : torch::nn::Module {
   Slice slice_;
 };
 TORCH_MODULE(SplitDropout);
+
+struct SplitGroupNormImpl : torch::nn::GroupNormImpl, Sliced {
+  SplitGroupNormImpl(TensorGroup group, const torch::nn::GroupNorm& whole);
+};
+TORCH_MODULE(SplitGroupNorm);
+
+struct SplitBatchNorm2dImpl : torch::nn::Module, Sliced {
+  SplitBatchNorm2dImpl(TensorGroup group, const torch::nn::BatchNorm2d& whole);
+  torch::Tensor forward(const torch::Tensor& x);
+
+ private:
+  torch::nn::BatchNorm2d part_{nullptr};  // its parameters and buffers are ours
+};
+TORCH_MODULE(SplitBatchNorm2d);
 
 }  // namespace starling

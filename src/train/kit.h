@@ -15,9 +15,11 @@
 #pragma once
 
 #include <torch/nn/functional/linear.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/normalization.h>
 
 #include <functional>
 #include <memory>
@@ -45,7 +47,10 @@ class Kit {
   virtual ~Kit() = default;
 
   virtual Unit column(Dense whole) const { return unit_of(whole); }
-  virtual Unit column(torch::nn::Conv2d whole) const { return unit_of(whole); }
+  // So many of its channels belong together.
+  virtual Unit column(torch::nn::Conv2d whole, std::int64_t /*grain*/ = 1) const {
+    return unit_of(whole);
+  }
   // Its outputs are so many stretches, each of which is shared out.
   virtual Unit column(torch::nn::Linear whole, std::int64_t /*stretches*/ = 1) const {
     return unit_of(whole);
@@ -55,10 +60,15 @@ class Kit {
   virtual Unit row(Dense whole, std::int64_t /*grain*/ = 1, std::int64_t /*stretches*/ = 1) const {
     return unit_of(whole);
   }
-  virtual Unit row(torch::nn::Conv2d whole) const { return unit_of(whole); }
+  virtual Unit row(torch::nn::Conv2d whole, std::int64_t /*grain*/ = 1) const {
+    return unit_of(whole);
+  }
   virtual Unit row(torch::nn::Linear whole) const { return unit_of(whole); }
 
-  // Between a column and a row, of activations that are so wide as a whole.
+  // Between a column and a row: of the channels that are here, and of activations that are so wide as
+  // a whole.
+  virtual Unit norm(torch::nn::GroupNorm whole) const { return unit_of(whole); }
+  virtual Unit norm(torch::nn::BatchNorm2d whole) const { return unit_of(whole); }
   virtual Unit dropout(torch::nn::Dropout whole, std::int64_t /*width*/) const {
     return unit_of(whole);
   }

@@ -81,21 +81,24 @@ Model model_of(torch::nn::Module& module) {
     if (each.value().scalar_type() == torch::kFloat)
       model.buffers.emplace_back(each.key(), each.value());
   }
-  const auto place_of = [&](const std::string& name) -> std::optional<std::size_t> {
-    for (std::size_t i = 0; i < model.parameters.size(); ++i) {
-      if (model.parameters[i].first == name) return i;
+  const auto place_in = [](const std::vector<Model::Named>& all,
+                           const std::string& name) -> std::optional<std::size_t> {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].first == name) return i;
     }
     return std::nullopt;
   };
   for (const auto& each : module.named_modules("", false)) {
     if (const auto dense = std::dynamic_pointer_cast<DenseImpl>(each.value())) {
-      if (const auto at = place_of(each.key() + ".weight")) {
+      if (const auto at = place_in(model.parameters, each.key() + ".weight")) {
         model.dense.emplace_back(*at, dense->trace);
       }
     }
     if (const auto sliced = std::dynamic_pointer_cast<Sliced>(each.value())) {
       for (const auto& [name, slice] : sliced->slices) {
-        if (const auto at = place_of(each.key() + "." + name)) model.slices.emplace(*at, slice);
+        const std::string of = each.key() + "." + name;
+        if (const auto at = place_in(model.parameters, of)) model.slices.emplace(*at, slice);
+        if (const auto at = place_in(model.buffers, of)) model.buffer_slices.emplace(*at, slice);
       }
     }
   }

@@ -25,8 +25,8 @@ struct Model {
   std::function<void(bool training)> set_training;
   // Which parameters are the matrices of dense layers, and what those see.
   std::vector<std::pair<std::size_t, std::shared_ptr<DenseTrace>>> dense;
-  // Of which parameters this rank has only a slice, and which one.
-  std::map<std::size_t, Slice> slices;
+  // Of which parameters this rank has only a slice, and which one; the same of buffers.
+  std::map<std::size_t, Slice> slices, buffer_slices;
   // A parameter that another stage has a copy of, where the model is cut between layers that share
   // one (train/tied.h).
   struct Tied {

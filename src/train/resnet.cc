@@ -2,11 +2,6 @@
 // of two convolutions around which the input goes as it is, and a dense layer over the mean of what
 // is left. The blocks are shared out over three sizes: 28 x 28, then 14 x 14 with twice and 7 x 7
 // with four times as many channels.
-#include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/container/any.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/normalization.h>
-
 #include <numeric>
 
 #include "train/blueprint.h"
@@ -20,12 +15,16 @@ namespace {
 using torch::Tensor;
 namespace nn = torch::nn;
 
+// Channels that are normalized together.
+std::int64_t normalized_together(NetworkSettings::Norm norm, std::int64_t channels) {
+  return norm == NetworkSettings::Norm::batch ? 1 : channels / std::gcd(channels, std::int64_t{8});
+}
+
 // Group normalization looks at one image at a time, so that batches of any size, and parts of them,
 // come out alike; batch normalization has the mean and deviation of whatever goes through together.
-nn::AnyModule normalization(NetworkSettings::Norm norm, std::int64_t channels) {
-  if (norm == NetworkSettings::Norm::batch) return nn::AnyModule(nn::BatchNorm2d(channels));
-  const std::int64_t groups = std::gcd(channels, std::int64_t{8});
-  return nn::AnyModule(nn::GroupNorm(groups, channels));
+Unit normalization(const Kit& kit, NetworkSettings::Norm norm, std::int64_t channels) {
+  if (norm == NetworkSettings::Norm::batch) return kit.norm(nn::BatchNorm2d(channels));
+  return kit.norm(nn::GroupNorm(channels / normalized_together(norm, channels), channels));
 }
 
 nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t side, std::int64_t stride) {
@@ -33,25 +32,34 @@ nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t side, std
 }
 
 struct ConvolvedImpl : nn::Module {
-  ConvolvedImpl(std::int64_t in, std::int64_t out, std::int64_t side, std::int64_t stride,
-                NetworkSettings::Norm kind)
-      : conv(register_module("conv", convolution(in, out, side, stride))),
-        norm(normalization(kind, out)) {
-    register_module("norm", norm.ptr());
+  ConvolvedImpl(Unit convolution, Unit normalization)
+      : conv(std::move(convolution)), norm(std::move(normalization)) {
+    register_module("conv", conv.module);
+    register_module("norm", norm.module);
   }
-  Tensor forward(const Tensor& x) { return norm.forward(conv(x)); }
+  Tensor forward(const Tensor& x) { return norm(conv(x)); }
 
-  nn::Conv2d conv;
-  nn::AnyModule norm;
+  Unit conv, norm;
 };
 TORCH_MODULE(Convolved);
 
+// That everybody has whole, however wide it is.
+Convolved convolved(std::int64_t in, std::int64_t out, std::int64_t side, std::int64_t stride,
+                    NetworkSettings::Norm norm) {
+  const Kit whole;
+  return Convolved(unit_of(convolution(in, out, side, stride)), normalization(whole, norm, out));
+}
+
 struct ResidualImpl : nn::Module {
-  ResidualImpl(std::int64_t in, std::int64_t out, NetworkSettings::Norm norm) {
+  ResidualImpl(std::int64_t in, std::int64_t out, NetworkSettings::Norm norm, const Kit& kit) {
     const std::int64_t stride = in == out ? 1 : 2;
-    first = register_module("first", Convolved(in, out, 3, stride, norm));
-    second = register_module("second", Convolved(out, out, 3, 1, norm));
-    if (in != out) around = register_module("around", Convolved(in, out, 1, stride, norm));
+    const std::int64_t together = normalized_together(norm, out);
+    first =
+        register_module("first", Convolved(kit.column(convolution(in, out, 3, stride), together),
+                                           normalization(kit, norm, out)));
+    second = register_module("second", Convolved(kit.row(convolution(out, out, 3, 1), together),
+                                                 normalization(Kit(), norm, out)));
+    if (in != out) around = register_module("around", convolved(in, out, 1, stride, norm));
   }
   Tensor forward(const Tensor& x) {
     const Tensor change = second(torch::relu(first(x)));
@@ -70,7 +78,7 @@ Blueprint resnet(const NetworkSettings& settings) {
   Blueprint blueprint;
   blueprint.layers.push_back(
       {"stem", [=](Drawing&) {
-         Convolved stem(1, settings.channels, 3, 1, norm);
+         Convolved stem = convolved(1, settings.channels, 3, 1, norm);
          return Layer{{{"stem", stem.ptr()}},
                       [stem](const Tensor& x) mutable { return torch::relu(stem(x)); }};
        }});
@@ -79,8 +87,8 @@ Blueprint resnet(const NetworkSettings& settings) {
     const std::int64_t in = channels;
     channels = std::int64_t{settings.channels} << (kSizes * i / settings.depth);
     const std::string name = "block" + std::to_string(i + 1);
-    blueprint.layers.push_back({name, [=, out = channels](Drawing&) {
-                                  Residual block(in, out, norm);
+    blueprint.layers.push_back({name, [=, out = channels](Drawing& drawing) {
+                                  Residual block(in, out, norm, drawing.kit);
                                   return Layer{
                                       {{name, block.ptr()}},
                                       [block](const Tensor& x) mutable { return block(x); }};

@@ -37,7 +37,7 @@ struct Slice {
   void put(const torch::Tensor& part, int of, torch::Tensor whole) const;
 };
 
-// A module that has slices of the parameters named here; others it has whole.
+// A module that has slices of the parameters and buffers named here; others it has whole.
 struct Sliced {
   virtual ~Sliced() = default;
   std::map<std::string, Slice> slices;

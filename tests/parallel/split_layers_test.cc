@@ -230,6 +230,7 @@ TEST(SplitLayers, ARankLostInAPassIsNamedByAllOthers) {
     }));
     EXPECT_EQ(others, 0);
     for (const int rank : {0, 2}) {
+      ASSERT_NE(errors[static_cast<std::size_t>(rank)], nullptr);
       try {
         std::rethrow_exception(errors[static_cast<std::size_t>(rank)]);
       } catch (const PeerLost& lost) {
