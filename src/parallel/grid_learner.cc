@@ -101,19 +101,16 @@ class GridLearner final : public Learner {
 
   std::optional<double> learn(const DataSet::Batch& batch, double weight) override {
     int passes = passes_of_a_batch(settings_);
-    double loss = 0;
-    dist_.compute(store(stage_.learn(batch, weight,
-                                     [&] {
-                                       if (--passes > 0) dist_.pass_over();
-                                     }),
-                        loss));
+    const double loss = stage_.learn(batch, weight, [&] {
+      if (--passes > 0) dist_.pass_over();
+    });
+    dist_.note_computed();
     return stage_.last() ? std::optional(loss) : std::nullopt;
   }
 
   torch::Tensor scores(const DataSet::Batch& batch) override {
-    torch::Tensor scores;
     parts_.set_evaluating(true);
-    dist_.compute(store(stage_.forward(batch), scores));
+    const torch::Tensor scores = stage_.forward(batch);
     parts_.set_evaluating(false);
     return stage_.last() ? scores : torch::Tensor();
   }
@@ -158,7 +155,7 @@ class GridLearner final : public Learner {
   Stage::Options options(Loss loss) {
     const ParallelSettings& parallel = settings_.parallel;
     return {parallel.schedule, passes_of_a_batch(settings_), parallel.recompute, std::move(loss),
-            [this](const char* what, Task<> task) { return dist_.wait(what, std::move(task)); }};
+            [this](const char* what, Task<> task) { dist_.run(what, std::move(task)); }};
   }
 
   bool writes() const { return dist_.copy().rank() == who_knows(); }

@@ -503,12 +503,7 @@ void Dist::finish() {
 
 void Dist::run(const char* what, Task<> task) {
   telling([&] { loop().run(within_timeout(what, std::move(task))); });
-  computing_since_ = loop().now();
-}
-
-void Dist::compute(Task<> task) {
-  telling([&] { loop().run(std::move(task)); });
-  computing_since_ = loop().now();
+  note_computed();
 }
 
 Task<> Dist::within_timeout(const char* what, Task<> task) {
