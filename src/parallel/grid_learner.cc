@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "exchange/collectives.h"
 #include "parallel/layer_costs.h"
-#include "parallel/pipeline.h"
 #include "parallel/split_kit.h"
+#include "parallel/stage.h"
 #include "parallel/whole.h"
 #include "strategy/grid.h"
 #include "topology/cut.h"
@@ -97,30 +97,31 @@ Task<> tell_text(Group group, int from, int to, std::string& text) {
 
 class GridLearner final : public Learner {
  public:
-  GridLearner(Dist& dist, const Settings& settings, TensorGroup parts)
+  GridLearner(Dist& dist, const Settings& settings, TensorGroup parts, Loss loss)
       : dist_(dist),
         settings_(settings),
         place_(place_of(settings, dist.comm().rank())),
         parts_(parts),
-        pipeline_(stage_group(settings, dist.comm()), dist.model().model(), options()) {}
+        stage_(stage_group(settings, dist.comm()), dist.model().model(), options(std::move(loss))) {
+  }
 
   std::optional<double> learn(const DataSet::Batch& batch, double weight) override {
     int passes = passes_of_a_batch(settings_);
     double loss = 0;
-    dist_.compute(store(pipeline_.learn(batch, weight,
-                                        [&] {
-                                          if (--passes > 0) dist_.pass_over();
-                                        }),
+    dist_.compute(store(stage_.learn(batch, weight,
+                                     [&] {
+                                       if (--passes > 0) dist_.pass_over();
+                                     }),
                         loss));
-    return pipeline_.last() ? std::optional(loss) : std::nullopt;
+    return stage_.last() ? std::optional(loss) : std::nullopt;
   }
 
   torch::Tensor scores(const DataSet::Batch& batch) override {
     torch::Tensor scores;
     parts_.set_evaluating(true);
-    dist_.compute(store(pipeline_.forward(batch), scores));
+    dist_.compute(store(stage_.forward(batch), scores));
     parts_.set_evaluating(false);
-    return pipeline_.last() ? scores : torch::Tensor();
+    return stage_.last() ? scores : torch::Tensor();
   }
 
   int who_knows() const override {
@@ -160,9 +161,9 @@ class GridLearner final : public Learner {
   }
 
  private:
-  Pipeline::Options options() {
+  Stage::Options options(Loss loss) {
     const ParallelSettings& parallel = settings_.parallel;
-    return {parallel.schedule, passes_of_a_batch(settings_), parallel.recompute,
+    return {parallel.schedule, passes_of_a_batch(settings_), parallel.recompute, std::move(loss),
             [this](const char* what, Task<> task) { return dist_.wait(what, std::move(task)); }};
   }
 
@@ -200,7 +201,7 @@ class GridLearner final : public Learner {
   Settings settings_;
   Place place_;
   TensorGroup parts_;
-  Pipeline pipeline_;
+  Stage stage_;
 };
 
 class GridWorkshop final : public Workshop {
@@ -213,80 +214,93 @@ class GridWorkshop final : public Workshop {
                               settings.train.model),
                   fmt::format("there are {}", listed(blueprint_names())));
     }
-    const auto stages = static_cast<std::size_t>(settings.parallel.pipeline);
-    if (stages > blueprint->layers.size()) {
-      throw Error(fmt::format("pipeline = {}, and {} has {} layers", stages, settings.train.model,
-                              blueprint->layers.size()),
-                  fmt::format("it can be 1 to {}", blueprint->layers.size()));
-    }
-    if (!settings.parallel.stages.empty()) {
-      cut_ = cut_as_written(settings.parallel.stages, blueprint->layers.size());
-      if (cut_.size() != stages) {
-        throw Error(fmt::format("stages = '{}' is {} of them, and pipeline = {}",
-                                settings.parallel.stages, cut_.size(), stages),
-                    "make them as many");
-      }
-    }
+    check_cut(settings, blueprint->layers.size());
   }
 
   Model make_model(Session& session, const DataSets& data) override {
     const Blueprint blueprint = *find_blueprint(settings_.train, data.classes);
-    if (cut_.empty()) agree_on_cut(session, blueprint);
-    const Place place = place_of(settings_, session.comm().rank());
-    const Range layers = cut_[static_cast<std::size_t>(place.stage)];
+    const std::vector<Range> cut =
+        agree_on_cut(settings_, session, blueprint,
+                     random_batch(settings_.train, settings_.train.batch), mean_cross_entropy);
+    const Range layers =
+        cut[static_cast<std::size_t>(place_of(settings_, session.comm().rank()).stage)];
     parts_.emplace(part_group(settings_, session.comm()), session.job().timeout);
     if (settings_.parallel.tensor == 1) return make_stage(blueprint, layers);
     return make_stage(blueprint, layers, SplitKit(*parts_));
   }
 
   std::unique_ptr<Learner> make_learner(Dist& dist) override {
-    return std::make_unique<GridLearner>(dist, settings_, *parts_);
+    return grid_learner(dist, settings_, *parts_);
   }
 
  private:
-  // Rank 0 measures, and tells all the others.
-  void agree_on_cut(Session& session, const Blueprint& blueprint) {
-    std::vector<std::int64_t> ends(static_cast<std::size_t>(settings_.parallel.pipeline));
-    if (session.comm().rank() == 0) {
-      const std::vector<Range> cut = measured_cut(session.comm(), blueprint);
-      for (std::size_t i = 0; i < cut.size(); ++i) ends[i] = static_cast<std::int64_t>(cut[i].end);
-    }
-    const Group everyone =
-        Group(session.comm())
-            .first(settings_.workers, static_cast<std::uint32_t>(GroupNumber::grid));
-    session.run("telling where layers are cut",
-                broadcast(everyone, kCutChannel, std::span(ends), 0));
-    std::size_t begin = 0;
-    for (const std::int64_t end : ends) {
-      cut_.push_back({begin, static_cast<std::size_t>(end)});
-      begin = cut_.back().end;
-    }
-  }
-
-  std::vector<Range> measured_cut(const Comm& comm, const Blueprint& blueprint) {
-    constexpr int kRepetitions = 3;
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const torch::Tensor random =
-        generator.get_state();  // first weights are drawn as if nothing was
-    const std::int64_t samples =
-        std::max(1, settings_.train.batch / settings_.parallel.micro_batches);
-    const std::vector<LayerCost> costs =
-        measure_layers(blueprint, random_batch(settings_.train, samples), kRepetitions);
-    generator.set_state(random);
-    StageLink link;
-    if (comm.on_one_host()) link.bytes_per_second = 2e9;
-    return cut_layers(costs, settings_.parallel.pipeline, link);
-  }
-
   Settings settings_;
-  std::vector<Range> cut_;  // the layers of each stage
   std::optional<TensorGroup> parts_;
 };
 
+std::vector<Range> measured_cut(const Settings& settings, const Comm& comm,
+                                const Blueprint& blueprint, const DataSet::Batch& example,
+                                const Loss& loss) {
+  constexpr int kRepetitions = 3;
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const torch::Tensor random = generator.get_state();  // first weights are drawn as if nothing was
+  const std::int64_t samples =
+      std::max<std::int64_t>(1, example.targets.size(0) / settings.parallel.micro_batches);
+  const std::vector<LayerCost> costs = measure_layers(
+      blueprint, {example.inputs.narrow(0, 0, samples), example.targets.narrow(0, 0, samples)},
+      loss, kRepetitions);
+  generator.set_state(random);
+  StageLink link;
+  if (comm.on_one_host()) link.bytes_per_second = 2e9;
+  return cut_layers(costs, settings.parallel.pipeline, link);
+}
+
 }  // namespace
+
+void check_cut(const Settings& settings, std::size_t layers) {
+  const auto stages = static_cast<std::size_t>(settings.parallel.pipeline);
+  if (stages > layers) {
+    throw Error(fmt::format("pipeline = {}, and the model has {} layers", stages, layers),
+                fmt::format("it can be 1 to {}", layers));
+  }
+  if (settings.parallel.stages.empty()) return;
+  const std::size_t written = cut_as_written(settings.parallel.stages, layers).size();
+  if (written != stages) {
+    throw Error(fmt::format("stages = '{}' is {} of them, and pipeline = {}",
+                            settings.parallel.stages, written, stages),
+                "make them as many");
+  }
+}
+
+std::vector<Range> agree_on_cut(const Settings& settings, Session& session,
+                                const Blueprint& blueprint, const DataSet::Batch& example,
+                                const Loss& loss) {
+  const std::size_t layers = blueprint.layers.size();
+  check_cut(settings, layers);
+  if (!settings.parallel.stages.empty()) return cut_as_written(settings.parallel.stages, layers);
+  if (settings.parallel.pipeline == 1) return {blueprint.all()};
+  std::vector<std::int64_t> ends(static_cast<std::size_t>(settings.parallel.pipeline));
+  if (session.comm().rank() == 0) {
+    const std::vector<Range> cut = measured_cut(settings, session.comm(), blueprint, example, loss);
+    for (std::size_t i = 0; i < cut.size(); ++i) ends[i] = static_cast<std::int64_t>(cut[i].end);
+  }
+  const Group everyone =
+      Group(session.comm()).first(settings.workers, static_cast<std::uint32_t>(GroupNumber::grid));
+  session.run("telling where layers are cut", broadcast(everyone, kCutChannel, std::span(ends), 0));
+  std::vector<Range> cut;
+  for (const std::int64_t end : ends) {
+    cut.push_back({cut.empty() ? 0 : cut.back().end, static_cast<std::size_t>(end)});
+  }
+  return cut;
+}
 
 std::unique_ptr<Workshop> grid_workshop(const Settings& settings) {
   return std::make_unique<GridWorkshop>(settings);
+}
+
+std::unique_ptr<Learner> grid_learner(Dist& dist, const Settings& settings, TensorGroup parts,
+                                      Loss loss) {
+  return std::make_unique<GridLearner>(dist, settings, parts, std::move(loss));
 }
 
 }  // namespace starling

@@ -6,7 +6,6 @@
 
 #include "net/tcp_loop.h"
 #include "train/digit_set.h"
-#include "train/loss.h"
 
 namespace starling {
 
@@ -46,90 +45,54 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-std::vector<Layer> made(const Blueprint& blueprint) {
-  const Kit whole;
-  std::vector<Layer> layers;
-  Drawing drawing{whole};
-  for (const Blueprint::Part& part : blueprint.layers) layers.push_back(part.make(drawing));
-  return layers;
-}
-
 std::uint64_t bytes_of(const Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.numel()) * tensor.element_size();
 }
 
-// There and back, each layer by itself: what goes from one to the next is cut loose from what made
-// it, as between two stages.
-class Passes {
- public:
-  Passes(const Blueprint& blueprint, const DataSet::Batch& batch)
-      : layers_(made(blueprint)),
-        batch_(batch),
-        inputs_(layers_.size()),
-        outputs_(layers_.size()) {}
-
-  std::size_t size() const { return layers_.size(); }
-  const Layer& layer(std::size_t i) const { return layers_[i]; }
-  std::uint64_t output_bytes(std::size_t i) const {
-    return bytes_of(i == last() ? scores_ : outputs_[i]);
-  }
-
-  void forward(std::size_t i) {
-    inputs_[i] = i == 0 ? batch_.inputs : outputs_[i - 1].detach().requires_grad_();
-    outputs_[i] = layers_[i].forward(inputs_[i]);
-    if (i != last()) return;
-    scores_ = outputs_[i].detach();
-    outputs_[i] = cross_entropy(outputs_[i], batch_.targets);
-  }
-  void backward(std::size_t i) {
-    outputs_[i].backward(i == last() ? Tensor() : inputs_[i + 1].grad());
-    outputs_[i] = Tensor();
-  }
-
- private:
-  std::size_t last() const { return layers_.size() - 1; }
-
-  std::vector<Layer> layers_;
-  const DataSet::Batch& batch_;
-  std::vector<Tensor> inputs_, outputs_;
-  Tensor scores_;
-};
-
 }  // namespace
 
+// One after the other: no layer is needed any more when the next one is made, so that a network may be
+// larger than the memory. What goes from one to the next is cut loose from what made it, as between
+// two stages, and the way back begins with a gradient like any other.
 std::vector<LayerCost> measure_layers(const Blueprint& blueprint, const DataSet::Batch& micro_batch,
-                                      int repetitions,
+                                      const Loss& loss, int repetitions,
                                       const std::function<void(double share)>& progress) {
-  Passes passes(blueprint, micro_batch);
-  std::vector<LayerCost> costs(passes.size());
-  // The first time is longer than all others; it is for what does not depend on time.
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    const MemoryCount count;
-    passes.forward(i);
-    costs[i].name = blueprint.layers[i].name;
-    costs[i].kept_bytes = count.bytes();
-    costs[i].output_bytes = passes.output_bytes(i);
-    for (const auto& [name, module] : passes.layer(i).parts) {
+  const Kit whole;
+  Drawing drawing{whole};
+  std::vector<LayerCost> costs;
+  Tensor input = micro_batch.inputs;
+  for (const Blueprint::Part& part : blueprint.layers) {
+    progress(static_cast<double>(costs.size()) / static_cast<double>(blueprint.layers.size()));
+    const Layer layer = part.make(drawing);
+    const bool is_last = costs.size() + 1 == blueprint.layers.size();
+    LayerCost& cost = costs.emplace_back();
+    cost.name = part.name;
+    for (const auto& [name, module] : layer.parts) {
       for (const Tensor& parameter : module->parameters()) {
-        costs[i].parameter_bytes += bytes_of(parameter);
+        cost.parameter_bytes += bytes_of(parameter);
       }
     }
-  }
-  for (std::size_t i = passes.size(); i-- > 0;) passes.backward(i);
-
-  std::vector<std::vector<double>> forward(passes.size()), backward(passes.size());
-  for (int repetition = 0; repetition < repetitions; ++repetition) {
-    progress(static_cast<double>(repetition) / repetitions);
-    for (std::size_t i = 0; i < passes.size(); ++i) {
-      forward[i].push_back(seconds_of([&] { passes.forward(i); }));
+    Tensor output, scores;
+    const auto forward = [&] {
+      scores = layer.forward(input);
+      output = is_last ? loss(scores, micro_batch.targets) : scores;
+    };
+    const auto backward = [&] { output.backward(torch::ones_like(output)); };
+    {
+      const MemoryCount count;
+      forward();
+      cost.kept_bytes = count.bytes();
+      cost.output_bytes = bytes_of(scores);
     }
-    for (std::size_t i = passes.size(); i-- > 0;) {
-      backward[i].push_back(seconds_of([&] { passes.backward(i); }));
+    backward();  // the first time is longer than all others
+    std::vector<double> ahead, back;
+    for (int repetition = 0; repetition < repetitions; ++repetition) {
+      ahead.push_back(seconds_of(forward));
+      back.push_back(seconds_of(backward));
     }
-  }
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    costs[i].forward_seconds = median_of(forward[i]);
-    costs[i].backward_seconds = median_of(backward[i]);
+    cost.forward_seconds = median_of(ahead);
+    cost.backward_seconds = median_of(back);
+    input = scores.detach().requires_grad_();
   }
   return costs;
 }

@@ -6,6 +6,7 @@
 #include "topology/cut.h"
 #include "train/blueprint.h"
 #include "train/data_set.h"
+#include "train/loss.h"
 
 namespace starling {
 
@@ -14,8 +15,8 @@ namespace starling {
 // others on the machine do not count: torch should have one. `progress` hears how large a share is
 // done.
 std::vector<LayerCost> measure_layers(
-    const Blueprint& blueprint, const DataSet::Batch& micro_batch, int repetitions,
-    const std::function<void(double share)>& progress = [](double) {});
+    const Blueprint& blueprint, const DataSet::Batch& micro_batch, const Loss& loss,
+    int repetitions, const std::function<void(double share)>& progress = [](double) {});
 
 // The bytes of the parameter that two layers share, if any is.
 std::uint64_t tied_bytes(const Blueprint& blueprint);

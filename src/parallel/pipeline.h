@@ -1,79 +1,63 @@
-// Pipeline: a network whose layers live on several ranks. Each rank of the group is one stage, in
-// order. A batch goes through in micro-batches, so that a stage computes on one while others compute
-// on others:
+// Pipeline: a torch::nn::Sequential whose layers live on several workers, in a training loop of your
+// own.
 //
-//   forward    activations come from the stage before, and go to the stage behind
-//   backward   their gradients come from the stage behind, and go to the stage before
+//   torch::nn::Sequential net(...);  // the same in every worker
+//   starling::Pipeline pipeline(net, {images, labels}, torch::nn::functional::cross_entropy);
+//   torch::optim::SGD optimizer(pipeline.parameters(), 0.1);  // of the layers that are here
+//   auto sampler = pipeline.dist().sampler(samples);
+//   while (const auto batch = sampler.next(64)) {  // the same for all stages of a copy
+//     pipeline.learn({images, labels});   // in place of forward() and backward()
+//     pipeline.step(optimizer);
+//   }
+//   pipeline.finish();
 //
-// in the turns that the schedule says (topology/pipeline_schedule.h). Gradients of parameters add up
-// over the micro-batches: after all turns they are those of the whole batch.
-//
-// - Loss, accuracy and gradients are those of the whole batch, to float rounding. Batch
-//   normalization is not: its mean and deviation are of a micro-batch, since that is all a stage has
-//   at a time.
-// - With `recompute` a stage keeps of a micro-batch only what came in, and computes the rest again
-//   before it goes back: less memory for a third more computing.
+// `starling launch -n 4 --pipeline 2 -- PROGRAM` makes two copies of two stages each, which learn
+// together by the strategy that is set; --micro-batches, --pipeline-schedule, --recompute and --stages
+// are as in `starling train`. Layers that workers share (parallel/split_layers.h) fit in as well: then
+// the session comes first, by join_launched(), and parts_of() it.
 #pragma once
 
-#include <functional>
-#include <string>
+#include <torch/nn/modules/container/sequential.h>
 
-#include "parallel/tensor_stream.h"
-#include "topology/pipeline_schedule.h"
-#include "train/data_set.h"
-#include "train/model.h"
+#include "parallel/grid_learner.h"
+#include "strategy/grid.h"
 
 namespace starling {
 
 class Pipeline {
  public:
-  struct Options {
-    PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-    int micro_batches = 4;
-    bool recompute = false;
-    // What it takes to wait for another stage: a deadline. Computing is not under one (see
-    // parallel/tensor_group.h).
-    std::function<Task<>(const char* what, Task<>)> wait = [](const char*, Task<> task) {
-      return task;
-    };
-  };
-  // The model is this rank's stage; it must outlive the pipeline.
-  Pipeline(Group stages, const Model& stage, Options options);
+  // The example is some samples with their targets, by which the layers' times are measured, and the
+  // loss is the mean over samples. Of the layers only those of this worker's stage are used, and
+  // remain if the program lets its own `net` go.
+  Pipeline(torch::nn::Sequential net, const DataSet::Batch& example, Loss loss);
+  Pipeline(std::shared_ptr<Session> session, torch::nn::Sequential net,
+           const DataSet::Batch& example, Loss loss);
 
-  bool first() const { return stages_.rank() == 0; }
-  bool last() const { return stages_.rank() == stages_.size() - 1; }
+  // Which copy this worker has a stage of, how many copies there are, and all else beside learning.
+  Dist& dist() { return *dist_; }
+  int stage() const { return place_.stage; }
+  std::vector<torch::Tensor> parameters();
 
-  // Forward and backward of a batch, which every stage knows: the first looks at its inputs, the last
-  // at its targets. The loss is the mean over all targets, times `weight`. `after_pass` is called
-  // after the backward pass of each micro-batch. Returns the mean loss, without the weight, on the
-  // last stage.
-  Task<double> learn(
-      const DataSet::Batch& batch, double weight, std::function<void()> after_pass = [] {});
+  // Forward and backward of a batch, which all stages of a copy know: the first looks at the inputs,
+  // the last at the targets. Returns the mean loss, on the last stage.
+  std::optional<double> learn(const DataSet::Batch& batch) { return learner_->learn(batch, 1); }
+  bool step(torch::optim::Optimizer& optimizer) { return dist_->step(optimizer); }
+  void finish() { dist_->finish(); }
 
-  // Forward alone, to evaluate: the scores, on the last stage.
-  Task<torch::Tensor> forward(const DataSet::Batch& batch);
+  // Forward alone, out of training, by all stages: the scores, on the last one.
+  torch::Tensor scores(const torch::Tensor& inputs);
+  // The whole model in one safetensors file, written by the last stage. All of the copy call it.
+  void save(const std::filesystem::path& file) { learner_->save(file, {}); }
 
  private:
-  // A micro-batch on its way.
-  struct Flight {
-    torch::Tensor input, output;
-    torch::Tensor random;  // the generator's state before, so that dropout is the same once more
-  };
-
-  // The next tensor, where and when it comes.
-  Task<> await_next(TensorIn& in, const std::string& from, torch::Tensor& tensor);
-  Task<> go_forward(Flight& flight, const DataSet::Batch& micro, double share, bool keeps_all);
-  Task<> go_back(Flight& flight, const DataSet::Batch& micro, double share);
-  // What this stage makes of its input; on the last one, the loss.
-  torch::Tensor compute(const Flight& flight, const DataSet::Batch& micro, double share) const;
-  torch::Tensor compute_again(const Flight& flight, const DataSet::Batch& micro, double share);
-
-  Group stages_;
-  const Model& model_;
-  Options options_;
-  std::string before_, behind_;  // those stages, for errors
-  TensorIn activations_in_, gradients_in_, evaluation_in_;
-  TensorOut activations_out_, gradients_out_, evaluation_out_;
+  std::shared_ptr<Session> session_;
+  Settings settings_;
+  Place place_;
+  std::optional<Dist> dist_;
+  std::unique_ptr<Learner> learner_;
 };
+
+// The workers that share the layers of this one's stage, as `--tensor` has it.
+TensorGroup parts_of(Session& session);
 
 }  // namespace starling

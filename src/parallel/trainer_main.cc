@@ -33,10 +33,11 @@ void report_layers(const TrainSettings& settings, const Job& job) {
     throw Error(fmt::format("the layers of '{}' are not known", settings.model),
                 fmt::format("there are {}", listed(blueprint_names())));
   }
-  const auto layers = measure_layers(
-      *blueprint, random_batch(settings, settings.batch), kRepetitions, [&](double share) {
-        report_event(job, {{"event", "measuring"}, {"share", share}});
-      });
+  const auto layers =
+      measure_layers(*blueprint, random_batch(settings, settings.batch), mean_cross_entropy,
+                     kRepetitions, [&](double share) {
+                       report_event(job, {{"event", "measuring"}, {"share", share}});
+                     });
   report_event(job, {{"event", "tied"}, {"bytes", tied_bytes(*blueprint)}});
   for (const LayerCost& layer : layers) {
     report_event(job, {{"event", "layer"},

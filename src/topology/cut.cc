@@ -18,6 +18,15 @@ double stage_seconds(std::span<const LayerCost> layers, Range stage, const Stage
   return last ? seconds : seconds + 2 * link.seconds(layers[stage.end - 1].output_bytes);
 }
 
+namespace {
+
+bool has_parameters(std::span<const LayerCost> layers) {
+  return std::ranges::any_of(layers,
+                             [](const LayerCost& each) { return each.parameter_bytes > 0; });
+}
+
+}  // namespace
+
 // Dynamic programming over the list: the best cut of the first `end` layers into s stages is the
 // best cut of the first `begin` into s - 1, and a stage of those between.
 std::vector<Range> cut_layers(std::span<const LayerCost> layers, int stages,
@@ -38,11 +47,17 @@ std::vector<Range> cut_layers(std::span<const LayerCost> layers, int stages,
   for (std::size_t stage = 1; stage <= s; ++stage) {
     for (std::size_t end = stage; end <= n; ++end) {
       for (std::size_t begin = stage - 1; begin < end; ++begin) {
+        if (!has_parameters(layers.subspan(begin, end - begin))) continue;  // nothing to train
         const double slowest =
             std::max(best[stage - 1][begin].slowest, stage_seconds(layers, {begin, end}, link));
         if (slowest < best[stage][end].slowest) best[stage][end] = {slowest, begin};
       }
     }
+  }
+  if (best[s][n].slowest == kNever) {
+    throw Error(
+        fmt::format("{} layers cannot be cut into {} stages that have parameters each", n, s),
+        "use fewer stages");
   }
   std::vector<Range> cut(s);
   for (std::size_t stage = s, end = n; stage > 0; --stage) {

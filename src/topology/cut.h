@@ -36,8 +36,9 @@ struct StageLink {
 // last stage has none behind it.
 double stage_seconds(std::span<const LayerCost> layers, Range stage, const StageLink& link);
 
-// Such that the slowest stage is as fast as it can be; each has one layer at least. Of equally good
-// cuts the one whose earlier stages are shorter. Throws Error if there are more stages than layers.
+// Such that the slowest stage is as fast as it can be; each has a layer with parameters. Of equally
+// good cuts the one whose earlier stages are shorter. Throws Error if there are more stages than such
+// layers.
 std::vector<Range> cut_layers(std::span<const LayerCost> layers, int stages, const StageLink& link);
 
 // As somebody has written it: "0-3,4-7" is two stages of four layers. Throws Error if that is not

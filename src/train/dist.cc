@@ -37,14 +37,6 @@ std::uint64_t exchanged_bytes(const Ledger& ledger) {
          ledger.total(Direction::sent, Purpose::evaluation).wire;
 }
 
-Settings settings_from_launcher(const Job& job) {
-  Settings settings;
-  if (!job.settings.empty()) read_settings(job.settings, "the launcher's settings", settings);
-  settings.workers = job.size - server_processes(settings);
-  check_settings(settings);
-  return settings;
-}
-
 // As a loop of the user's own joins.
 Job launched_job() {
   Job job = job_from_environment();
@@ -69,6 +61,14 @@ class BackwardHook : public torch::autograd::FunctionPostHook {
 
 }  // namespace
 
+Settings launched_settings(const Job& job) {
+  Settings settings;
+  if (!job.settings.empty()) read_settings(job.settings, "the launcher's settings", settings);
+  settings.workers = job.size - server_processes(settings);
+  check_settings(settings);
+  return settings;
+}
+
 std::shared_ptr<Session> join_alike(Job job, const Settings& settings) {
   job.terms = agreed_settings(settings);
   return std::make_shared<Session>(std::move(job));
@@ -77,20 +77,36 @@ std::shared_ptr<Session> join_alike(Job job, const Settings& settings) {
 std::shared_ptr<Session> join_launched() {
   const Job job = launched_job();
   try {
-    return join_alike(job, settings_from_launcher(job));
+    return join_alike(job, launched_settings(job));
   } catch (const std::exception& error) {
     if (job.events_fd >= 0) report_error(job, error);
     throw;
   }
 }
 
-Dist::Dist(torch::nn::Module& module) : Dist(join_launched(), module) {}
+namespace {
+
+// A module that was there before the session cannot have layers that workers share.
+std::shared_ptr<Session> join_with_whole_model() {
+  std::shared_ptr<Session> session = join_launched();
+  if (launched_settings(session->job()).parallel.slices() > 1) {
+    const Error error("this program's model is whole in every worker, and cannot be cut",
+                      "leave out --pipeline and --tensor, or use starling::Pipeline");
+    if (session->job().events_fd >= 0) report_error(session->job(), error);
+    throw error;
+  }
+  return session;
+}
+
+}  // namespace
+
+Dist::Dist(torch::nn::Module& module) : Dist(join_with_whole_model(), module) {}
 
 Dist::Dist(Model model, Settings settings, Job job, Workload workload)
     : Dist(join_alike(std::move(job), settings), std::move(model), settings, std::move(workload)) {}
 
-Dist::Dist(std::shared_ptr<Session> session, torch::nn::Module& module) try
-    : Dist(session, model_of(module), settings_from_launcher(session->job())) {
+Dist::Dist(std::shared_ptr<Session> session, Model model) try
+    : Dist(session, std::move(model), launched_settings(session->job())) {
   own_loop_ = true;
   if (size() == 1 || out_of_data(settings_) == OutOfData::leaves) return;
   finished_after_.assign(static_cast<std::size_t>(size()), kStillAtIt);

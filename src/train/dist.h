@@ -37,7 +37,9 @@ class Dist {
   // that ends this worker. All workers begin with rank 0's weights.
   explicit Dist(torch::nn::Module& module);
   // The same where layers need a session before there is a module: it is of join_launched().
-  Dist(std::shared_ptr<Session> session, torch::nn::Module& module);
+  Dist(std::shared_ptr<Session> session, torch::nn::Module& module)
+      : Dist(std::move(session), model_of(module)) {}
+  Dist(std::shared_ptr<Session> session, Model model);
   // For the built-in trainer; the session is of join_alike().
   Dist(std::shared_ptr<Session> session, Model model, Settings settings, Workload workload = {});
   Dist(Model model, Settings settings, Job job, Workload workload = {});
@@ -174,5 +176,7 @@ class Dist {
 std::shared_ptr<Session> join_alike(Job job, const Settings& settings);
 // Joins the workers that the launcher has started, as Dist does by itself.
 std::shared_ptr<Session> join_launched();
+// What it has set for them.
+Settings launched_settings(const Job& job);
 
 }  // namespace starling

@@ -14,7 +14,7 @@ TrainSettings settings_of(const std::string& model) {
 
 std::vector<LayerCost> measured(const TrainSettings& settings, std::int64_t samples) {
   const auto blueprint = find_blueprint(settings, usual_classes(settings));
-  return measure_layers(*blueprint, random_batch(settings, samples), 3);
+  return measure_layers(*blueprint, random_batch(settings, samples), mean_cross_entropy, 3);
 }
 
 TEST(MeasureLayers, KnowsTimesAndBytesOfEachLayer) {

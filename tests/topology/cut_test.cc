@@ -12,7 +12,7 @@ namespace {
 
 std::vector<LayerCost> layers_of(const std::vector<double>& seconds) {
   std::vector<LayerCost> layers;
-  for (double each : seconds) layers.push_back({"", each / 3, each * 2 / 3, 0, 0});
+  for (double each : seconds) layers.push_back({"", each / 3, each * 2 / 3, 4, 0});
   return layers;
 }
 
@@ -61,6 +61,7 @@ TEST(CutLayers, IsTheBestOfAllCuts) {
     for (LayerCost& layer : layers) {
       layer.forward_seconds = random.uniform();
       layer.backward_seconds = random.uniform();
+      layer.parameter_bytes = 4;
       layer.output_bytes = static_cast<std::uint64_t>(random.uniform() * 1000);
     }
     const StageLink link{500 + 4000 * random.uniform(), random.uniform() / 10};
@@ -78,6 +79,15 @@ TEST(CutLayers, IsTheBestOfAllCuts) {
           << "seed " << seed << ", " << stages << " stages";
     }
   }
+}
+
+TEST(CutLayers, LeavesNoStageWithoutParameters) {
+  auto layers = layers_of({1, 5, 1, 1});
+  layers[1].parameter_bytes = 0;
+  EXPECT_EQ(cut_layers(layers, 2, {}), (std::vector<Range>{{0, 1}, {1, 4}}));
+  EXPECT_EQ(cut_layers(layers, 3, {}), (std::vector<Range>{{0, 1}, {1, 3}, {3, 4}}));
+  EXPECT_EQ(error_of([&] { cut_layers(layers, 4, {}); }),
+            "4 layers cannot be cut into 4 stages that have parameters each; use fewer stages");
 }
 
 TEST(CutLayers, RefusesMoreStagesThanLayers) {

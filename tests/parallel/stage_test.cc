@@ -1,6 +1,6 @@
 // A pipeline beside one process with the same batch: the same loss and the same weights, to float
 // rounding, after several steps.
-#include "parallel/pipeline.h"
+#include "parallel/stage.h"
 
 #include <gtest/gtest.h>
 #include <torch/optim.h>
@@ -67,7 +67,7 @@ struct Rank {
   const Blueprint& layers;
   bool text;
   std::int64_t samples;
-  Pipeline::Options options;
+  Stage::Options options;
   std::vector<Model>& models;
   std::vector<double>& losses;
   int& passes;
@@ -79,7 +79,7 @@ Task<> train(Comm& comm, Rank rank) {
   torch::manual_seed(1);
   Model& model = rank.models[stage];
   model = make_stage(rank.layers, part(rank.layers.layers.size(), stages, stage));
-  Pipeline pipeline(comm, model, rank.options);
+  Stage pipeline(comm, model, rank.options);
   for (int step = 0; step < kSteps; ++step) {
     const DataSet::Batch batch = batch_of(rank.text, step, rank.samples);
     Task<double> learning = pipeline.learn(batch, 1, [&rank] { ++rank.passes; });
@@ -93,9 +93,9 @@ Task<> train(Comm& comm, Rank rank) {
   }
 }
 
-class PipelineOracle : public testing::TestWithParam<std::tuple<PipelineSchedule, bool>> {};
+class StageOracle : public testing::TestWithParam<std::tuple<PipelineSchedule, bool>> {};
 
-TEST_P(PipelineOracle, LearnsWhatOneProcessLearns) {
+TEST_P(StageOracle, LearnsWhatOneProcessLearns) {
   const auto [schedule, recompute] = GetParam();
   for (const std::string name : {"cnn3", "char-gpt"}) {
     const bool text = name == "char-gpt";
@@ -134,7 +134,7 @@ TEST_P(PipelineOracle, LearnsWhatOneProcessLearns) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PipelineOracle,
+INSTANTIATE_TEST_SUITE_P(All, StageOracle,
                          testing::Combine(testing::Values(PipelineSchedule::naive,
                                                           PipelineSchedule::gpipe,
                                                           PipelineSchedule::one_f_one_b),
