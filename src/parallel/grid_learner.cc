@@ -43,14 +43,20 @@ struct Portion {
 };
 
 std::vector<Portion> portions_of(const Model& model) {
+  const auto find = [](const std::map<std::size_t, Slice>& slices, std::size_t i) {
+    const auto slice = slices.find(i);
+    return slice == slices.end() ? std::nullopt : std::optional(slice->second);
+  };
   std::vector<Portion> portions;
   for (std::size_t i = 0; i < model.parameters.size(); ++i) {
     if (!model.counts(i, true)) continue;
-    const auto slice = model.slices.find(i);
-    portions.push_back({model.parameters[i].first, model.parameters[i].second.detach(),
-                        slice == model.slices.end() ? std::nullopt : std::optional(slice->second)});
+    const auto& [name, parameter] = model.parameters[i];
+    portions.push_back({name, parameter.detach(), find(model.slices, i)});
   }
-  for (const auto& [name, buffer] : model.buffers) portions.push_back({name, buffer, std::nullopt});
+  for (std::size_t i = 0; i < model.buffers.size(); ++i) {
+    const auto& [name, buffer] = model.buffers[i];
+    portions.push_back({name, buffer, find(model.buffer_slices, i)});
+  }
   return portions;
 }
 
