@@ -216,9 +216,11 @@ class GridWorkshop final : public Workshop {
 
   Model make_model(Session& session, const DataSets& data) override {
     const Blueprint blueprint = *find_blueprint(settings_.train, data.classes);
+    const std::size_t example =
+        std::min(data.train->count(), static_cast<std::size_t>(settings_.train.batch));
     const std::vector<Range> cut =
         agree_on_cut(settings_, session, blueprint,
-                     random_batch(settings_.train, settings_.train.batch), mean_cross_entropy);
+                     data.train->slice({0, example}), mean_cross_entropy);
     const Range layers =
         cut[static_cast<std::size_t>(place_of(settings_, session.comm().rank()).stage)];
     parts_.emplace(part_group(settings_, session.comm()), session.job().timeout);
