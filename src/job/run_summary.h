@@ -28,6 +28,7 @@ struct RankSummary {
   std::optional<std::uint64_t> steps, samples;
   std::optional<double> waited_seconds;   // in exchanges, of which
   std::optional<double> network_seconds;  // it moved and reduced bytes so long itself
+  Bytes peak_memory_bytes;                // the most it had at a time, before the last evaluation
   Bytes payload_bytes_sent, wire_bytes_sent, payload_bytes_received, wire_bytes_received;
   Bytes training_bytes_sent;  // on the wire from the first step to the last, without evaluations,
                               // first weights and the final mean
@@ -42,6 +43,7 @@ struct RankSummary {
     visit("worker_samples", s.samples);
     visit("waited_seconds", s.waited_seconds);
     visit("network_seconds", s.network_seconds);
+    visit("peak_memory_bytes", s.peak_memory_bytes);
   }
   // and what servers have as well.
   template <class Self, class Visitor>

@@ -43,14 +43,20 @@ struct Portion {
 };
 
 std::vector<Portion> portions_of(const Model& model) {
+  const auto find = [](const std::map<std::size_t, Slice>& slices, std::size_t i) {
+    const auto slice = slices.find(i);
+    return slice == slices.end() ? std::nullopt : std::optional(slice->second);
+  };
   std::vector<Portion> portions;
   for (std::size_t i = 0; i < model.parameters.size(); ++i) {
     if (!model.counts(i, true)) continue;
-    const auto slice = model.slices.find(i);
-    portions.push_back({model.parameters[i].first, model.parameters[i].second.detach(),
-                        slice == model.slices.end() ? std::nullopt : std::optional(slice->second)});
+    const auto& [name, parameter] = model.parameters[i];
+    portions.push_back({name, parameter.detach(), find(model.slices, i)});
   }
-  for (const auto& [name, buffer] : model.buffers) portions.push_back({name, buffer, std::nullopt});
+  for (std::size_t i = 0; i < model.buffers.size(); ++i) {
+    const auto& [name, buffer] = model.buffers[i];
+    portions.push_back({name, buffer, find(model.buffer_slices, i)});
+  }
   return portions;
 }
 
@@ -101,19 +107,16 @@ class GridLearner final : public Learner {
 
   std::optional<double> learn(const DataSet::Batch& batch, double weight) override {
     int passes = passes_of_a_batch(settings_);
-    double loss = 0;
-    dist_.compute(store(stage_.learn(batch, weight,
-                                     [&] {
-                                       if (--passes > 0) dist_.pass_over();
-                                     }),
-                        loss));
+    const double loss = stage_.learn(batch, weight, [&] {
+      if (--passes > 0) dist_.pass_over();
+    });
+    dist_.note_computed();
     return stage_.last() ? std::optional(loss) : std::nullopt;
   }
 
   torch::Tensor scores(const DataSet::Batch& batch) override {
-    torch::Tensor scores;
     parts_.set_evaluating(true);
-    dist_.compute(store(stage_.forward(batch), scores));
+    const torch::Tensor scores = stage_.forward(batch);
     parts_.set_evaluating(false);
     return stage_.last() ? scores : torch::Tensor();
   }
@@ -158,7 +161,7 @@ class GridLearner final : public Learner {
   Stage::Options options(Loss loss) {
     const ParallelSettings& parallel = settings_.parallel;
     return {parallel.schedule, passes_of_a_batch(settings_), parallel.recompute, std::move(loss),
-            [this](const char* what, Task<> task) { return dist_.wait(what, std::move(task)); }};
+            [this](const char* what, Task<> task) { dist_.run(what, std::move(task)); }};
   }
 
   bool writes() const { return dist_.copy().rank() == who_knows(); }

@@ -12,12 +12,11 @@ Blueprint blueprint_of(torch::nn::Sequential& net) {
   for (std::size_t i = 0; i < net->size(); ++i) {
     const std::string name = std::to_string(i);
     auto module = *(net->begin() + static_cast<std::ptrdiff_t>(i));
-    blueprint.layers.push_back({name, [name, module](Drawing&) {
-                                  return Layer{{{name, module.ptr()}},
-                                               [module](torch::Tensor x) mutable {
-                                                 return module.forward(std::move(x));
-                                               }};
-                                }});
+    blueprint.layers.push_back(
+        {name, [name, module](Drawing&) {
+           return Layer{{{name, module.ptr()}},
+                        [module](torch::Tensor x) mutable { return module.forward(std::move(x)); }};
+         }});
   }
   return blueprint;
 }

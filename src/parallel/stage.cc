@@ -45,8 +45,8 @@ Stage::Stage(Group stages, const Model& model, Options options)
       evaluation_out_(stages, stages.ring(stages.rank() + 1),
                       {kScoresChannel, Purpose::evaluation, behind_.c_str()}) {}
 
-Task<double> Stage::learn(const DataSet::Batch& batch, double weight,
-                          std::function<void()> after_pass) {
+double Stage::learn(const DataSet::Batch& batch, double weight,
+                    const std::function<void()>& after_pass) {
   const int m = options_.micro_batches;
   std::vector<DataSet::Batch> micros;
   int full = 0;
@@ -72,17 +72,17 @@ Task<double> Stage::learn(const DataSet::Batch& batch, double weight,
       if (is_empty(micro)) continue;
       const bool back_at_once =
           i + 1 < turns.size() && turns[i + 1] == Turn{Turn::Kind::backward, turns[i].micro_batch};
-      co_await go_forward(flight, micro, share, !options_.recompute || back_at_once);
+      go_forward(flight, micro, share, !options_.recompute || back_at_once);
       if (last()) loss += flight.output.item<double>() / weight;
     } else {
-      if (!is_empty(micro)) co_await go_back(flight, micro, share);
+      if (!is_empty(micro)) go_back(flight, micro, share);
       flight = Flight();
       after_pass();
     }
   }
-  co_await options_.wait(behind_.c_str(), activations_out_.flush());
-  co_await options_.wait(before_.c_str(), gradients_out_.flush());
-  co_return loss;
+  options_.wait(behind_.c_str(), activations_out_.flush());
+  options_.wait(before_.c_str(), gradients_out_.flush());
+  return loss;
 }
 
 namespace {
@@ -94,8 +94,10 @@ Task<> take_next(TensorIn& in, torch::Tensor& tensor) {
 
 }  // namespace
 
-Task<> Stage::await_next(TensorIn& in, const std::string& from, torch::Tensor& tensor) {
-  return options_.wait(from.c_str(), take_next(in, tensor));
+torch::Tensor Stage::next(TensorIn& in, const std::string& from) {
+  torch::Tensor tensor;
+  options_.wait(from.c_str(), take_next(in, tensor));
+  return tensor;
 }
 
 torch::Tensor Stage::compute(const Flight& flight, const DataSet::Batch& micro,
@@ -104,12 +106,11 @@ torch::Tensor Stage::compute(const Flight& flight, const DataSet::Batch& micro,
   return last() ? options_.loss(output, micro.targets) * share : output;
 }
 
-Task<> Stage::go_forward(Flight& flight, const DataSet::Batch& micro, double share,
-                         bool keeps_all) {
+void Stage::go_forward(Flight& flight, const DataSet::Batch& micro, double share, bool keeps_all) {
   if (first()) {
     flight.input = micro.inputs;
   } else {
-    co_await await_next(activations_in_, before_, flight.input);
+    flight.input = next(activations_in_, before_);
     flight.input.requires_grad_();
   }
   const auto computing = stages_.record(Timeline::Kind::compute, "forward");
@@ -138,30 +139,28 @@ torch::Tensor Stage::compute_again(const Flight& flight, const DataSet::Batch& m
   return output;
 }
 
-Task<> Stage::go_back(Flight& flight, const DataSet::Batch& micro, double share) {
+void Stage::go_back(Flight& flight, const DataSet::Batch& micro, double share) {
   torch::Tensor gradient;
-  if (!last()) {
-    co_await await_next(gradients_in_, behind_, gradient);
-  }
+  if (!last()) gradient = next(gradients_in_, behind_);
   const auto computing = stages_.record(Timeline::Kind::compute, "backward");
   if (flight.random.defined()) flight.output = compute_again(flight, micro, share);
   flight.output.backward(gradient);
   if (!first()) gradients_out_.put(flight.input.grad());
 }
 
-Task<torch::Tensor> Stage::forward(const DataSet::Batch& batch) {
+torch::Tensor Stage::forward(const DataSet::Batch& batch) {
   const torch::NoGradGuard no_gradients;
   torch::Tensor values = batch.inputs;
   if (!first()) {
     evaluation_in_.expect(1);
-    co_await await_next(evaluation_in_, before_, values);
+    values = next(evaluation_in_, before_);
   }
   values = model_.forward(values);
   if (!last()) {
     evaluation_out_.put(values);
-    co_await options_.wait(behind_.c_str(), evaluation_out_.flush());
+    options_.wait(behind_.c_str(), evaluation_out_.flush());
   }
-  co_return values;
+  return values;
 }
 
 }  // namespace starling

@@ -1,6 +1,6 @@
 // Stage: some layers of a network, whose others live on other ranks. Each rank of the group is one
-// stage, in order: a pipeline. A batch goes through in micro-batches, so that a stage computes on one while others compute
-// on others:
+// stage, in order: a pipeline. A batch goes through in micro-batches, so that a stage computes on one
+// while others compute on others:
 //
 //   forward    activations come from the stage before, and go to the stage behind
 //   backward   their gradients come from the stage behind, and go to the stage before
@@ -13,6 +13,8 @@
 //   at a time.
 // - With `recompute` a stage keeps of a micro-batch only what came in, and computes the rest again
 //   before it goes back: less memory for a third more computing.
+// - It is no coroutine, as it computes, perhaps with layers that wait by themselves (parallel/
+//   tensor_group.h): it waits where it stands.
 #pragma once
 
 #include <functional>
@@ -33,11 +35,8 @@ class Stage {
     int micro_batches = 4;
     bool recompute = false;
     Loss loss = mean_cross_entropy;
-    // What it takes to wait for another stage: a deadline. Computing is not under one (see
-    // parallel/tensor_group.h).
-    std::function<Task<>(const char* what, Task<>)> wait = [](const char*, Task<> task) {
-      return task;
-    };
+    // Waits until a task is done, with a deadline; `what` names it.
+    std::function<void(const char* what, Task<>)> wait = {};
   };
   // The model is this rank's layers; it must outlive the stage.
   Stage(Group stages, const Model& model, Options options);
@@ -49,11 +48,11 @@ class Stage {
   // at its targets. The loss is the mean over all samples, times `weight`. `after_pass` is called
   // after the backward pass of each micro-batch. Returns the mean loss, without the weight, on the
   // last stage.
-  Task<double> learn(
-      const DataSet::Batch& batch, double weight, std::function<void()> after_pass = [] {});
+  double learn(
+      const DataSet::Batch& batch, double weight, const std::function<void()>& after_pass = [] {});
 
   // Forward alone, to evaluate: the scores, on the last stage.
-  Task<torch::Tensor> forward(const DataSet::Batch& batch);
+  torch::Tensor forward(const DataSet::Batch& batch);
 
  private:
   // A micro-batch on its way.
@@ -62,10 +61,10 @@ class Stage {
     torch::Tensor random;  // the generator's state before, so that dropout is the same once more
   };
 
-  // The next tensor, where and when it comes.
-  Task<> await_next(TensorIn& in, const std::string& from, torch::Tensor& tensor);
-  Task<> go_forward(Flight& flight, const DataSet::Batch& micro, double share, bool keeps_all);
-  Task<> go_back(Flight& flight, const DataSet::Batch& micro, double share);
+  // The next tensor, when it has come.
+  torch::Tensor next(TensorIn& in, const std::string& from);
+  void go_forward(Flight& flight, const DataSet::Batch& micro, double share, bool keeps_all);
+  void go_back(Flight& flight, const DataSet::Batch& micro, double share);
   // What this stage makes of its input; on the last one, the loss.
   torch::Tensor compute(const Flight& flight, const DataSet::Batch& micro, double share) const;
   torch::Tensor compute_again(const Flight& flight, const DataSet::Batch& micro, double share);

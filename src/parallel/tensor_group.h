@@ -13,9 +13,8 @@
 // all ranks before a layer is the same after it, bit for bit, gradients and all.
 //
 // - All ranks call the same functions in the same order, forward and backward.
-// - A wait drives the loop inside whatever runs already, with a deadline of its own. So a coroutine
-//   that computes with shared layers must never lose a race, nor be under a deadline: others run on
-//   top of its frame while it waits, and it must be there when they return.
+// - A wait drives the loop where it stands, with a deadline of its own. So no coroutine may compute
+//   with shared layers: others would run on top of its frame, and might end it.
 #pragma once
 
 #include <torch/types.h>

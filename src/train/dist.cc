@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "exchange/allreduce.h"
 #include "exchange/collectives.h"
 #include "job/worker_events.h"
@@ -168,6 +169,7 @@ RankSummary Dist::summary() {
   summary.steps = steps_;
   summary.waited_seconds = in_seconds(exchanging_);
   summary.network_seconds = in_seconds(moving_bytes_);
+  summary.peak_memory_bytes = peak_memory_bytes();
   summary.payload_bytes_sent = sent.payload;
   summary.wire_bytes_sent = sent.wire;
   summary.payload_bytes_received = received.payload;
@@ -503,12 +505,7 @@ void Dist::finish() {
 
 void Dist::run(const char* what, Task<> task) {
   telling([&] { loop().run(within_timeout(what, std::move(task))); });
-  computing_since_ = loop().now();
-}
-
-void Dist::compute(Task<> task) {
-  telling([&] { loop().run(std::move(task)); });
-  computing_since_ = loop().now();
+  note_computed();
 }
 
 Task<> Dist::within_timeout(const char* what, Task<> task) {

@@ -103,10 +103,8 @@ class Dist {
   // Drives a task under the job's timeout and counts the time as spent in exchanges, not in
   // computing.
   void run(const char* what, Task<> task);
-  // The same for a wait in the middle of another task.
-  Task<> wait(const char* what, Task<> task) { return within_timeout(what, std::move(task)); }
-  // Drives a task that computes, and whose waits are of wait().
-  void compute(Task<> task);
+  // What was computed so far is on the timeline already.
+  void note_computed() { computing_since_ = loop().now(); }
   Time exchanging() const { return exchanging_; }
   // The part of it in which this worker moved and reduced bytes; the rest it waited for others.
   Time moving_bytes() const { return moving_bytes_; }

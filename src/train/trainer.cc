@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "exchange/collectives.h"
 #include "job/run_summary.h"
 #include "job/worker_events.h"
@@ -366,6 +367,7 @@ class Trainer {
 
   void conclude(const std::filesystem::path& run_folder) {
     if (!in_step() && !stopping_) step_ = steps_;  // the last of them were others'
+    const std::uint64_t memory = peak_memory_bytes();
     const Score own = aside([&] { return evaluate_own(dist_, *learner_, test_); });
     const double square = finish();
     trained_ = training();
@@ -381,6 +383,7 @@ class Trainer {
     if (mixed != nullptr) mine.mixing = *mixed;
     RankSummary& summary = mine.summary;
     summary = dist_.summary();
+    summary.peak_memory_bytes = memory;
     summary.accuracy = own.accuracy;
     summary.samples = samples_;
     summary.waited_seconds = seconds(trained_->exchanging);
