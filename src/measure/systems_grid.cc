@@ -28,7 +28,7 @@ std::vector<SystemRun> system_runs(const MeasureOptions& options) {
     Settings settings = defaults;
     read_settings(system.toml, "system " + system.name, settings);
     settings = options.settings_over(std::move(settings));
-    if (options.workers) settings.workers = *options.workers;
+    settings.workers = options.workers.value_or(defaults.workers);  // all have as many
     check_settings(settings);
     runs.push_back({system.name, settings});
   }

@@ -13,6 +13,7 @@
 #include "measure/run_bar.h"
 #include "measure/run_tally.h"
 #include "report/run_folder.h"
+#include "strategy/grid.h"
 
 namespace starling {
 
@@ -160,6 +161,7 @@ class Watch {
 ProgramRun run_program(TrainingPlan plan) { return Watch(std::move(plan), Of::program).run(); }
 
 RunSummary run_training(TrainingPlan plan) {
+  check_network(plan.settings);
   plan.launch.command = {sibling_program("starling-trainer"), plan.run_folder};
   const int machine = plan.launch.machine;
   const auto [summary, outcome] = Watch(std::move(plan), Of::trainer).run();

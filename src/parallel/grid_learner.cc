@@ -203,24 +203,14 @@ class GridLearner final : public Learner {
 
 class GridWorkshop final : public Workshop {
  public:
-  explicit GridWorkshop(const Settings& settings) : settings_(settings) {
-    constexpr int kAnyClasses = 2;  // the layers are as many for any
-    const auto blueprint = find_blueprint(settings.train, kAnyClasses);
-    if (!blueprint) {
-      throw Error(fmt::format("the layers of '{}' are not known, so it cannot be cut",
-                              settings.train.model),
-                  fmt::format("there are {}", listed(blueprint_names())));
-    }
-    check_cut(settings, blueprint->layers.size());
-  }
+  explicit GridWorkshop(const Settings& settings) : settings_(settings) { check_network(settings); }
 
   Model make_model(Session& session, const DataSets& data) override {
     const Blueprint blueprint = *find_blueprint(settings_.train, data.classes);
-    const std::size_t example =
-        std::min(data.train->count(), static_cast<std::size_t>(settings_.train.batch));
-    const std::vector<Range> cut =
-        agree_on_cut(settings_, session, blueprint,
-                     data.train->slice({0, example}), mean_cross_entropy);
+    const auto batch = static_cast<std::size_t>(settings_.train.batch);
+    const std::vector<Range> cut = agree_on_cut(
+        settings_, session, blueprint, data.train->slice({0, std::min(batch, data.train->count())}),
+        mean_cross_entropy);
     const Range layers =
         cut[static_cast<std::size_t>(place_of(settings_, session.comm().rank()).stage)];
     parts_.emplace(part_group(settings_, session.comm()), session.job().timeout);
@@ -255,21 +245,6 @@ std::vector<Range> measured_cut(const Settings& settings, const Comm& comm,
 }
 
 }  // namespace
-
-void check_cut(const Settings& settings, std::size_t layers) {
-  const auto stages = static_cast<std::size_t>(settings.parallel.pipeline);
-  if (stages > layers) {
-    throw Error(fmt::format("pipeline = {}, and the model has {} layers", stages, layers),
-                fmt::format("it can be 1 to {}", layers));
-  }
-  if (settings.parallel.stages.empty()) return;
-  const std::size_t written = cut_as_written(settings.parallel.stages, layers).size();
-  if (written != stages) {
-    throw Error(fmt::format("stages = '{}' is {} of them, and pipeline = {}",
-                            settings.parallel.stages, written, stages),
-                "make them as many");
-  }
-}
 
 std::vector<Range> agree_on_cut(const Settings& settings, Session& session,
                                 const Blueprint& blueprint, const DataSet::Batch& example,

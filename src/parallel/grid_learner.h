@@ -17,7 +17,6 @@ std::unique_ptr<Workshop> grid_workshop(const Settings& settings);
 std::vector<Range> agree_on_cut(const Settings& settings, Session& session,
                                 const Blueprint& blueprint, const DataSet::Batch& example,
                                 const Loss& loss);
-void check_cut(const Settings& settings, std::size_t layers);
 
 std::unique_ptr<Learner> grid_learner(Dist& dist, const Settings& settings, TensorGroup parts,
                                       Loss loss = mean_cross_entropy);

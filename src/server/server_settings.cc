@@ -6,10 +6,11 @@
 
 namespace starling {
 
-void check(const ServerSettings& settings, int workers, int backward_passes) {
+void check(const ServerSettings& settings, int workers, int backward_passes,
+           std::string_view what) {
   const int servers = settings.server_count(workers);
   if (settings.placement == ServerSettings::Placement::workers && servers > workers) {
-    throw Error(fmt::format("{} servers do not fit on {} workers", servers, workers),
+    throw Error(fmt::format("{} servers do not fit on {} {}", servers, workers, what),
                 fmt::format("with placement = workers there can be 1 to {}", workers));
   }
   if (settings.replicas > 1) {
@@ -20,8 +21,8 @@ void check(const ServerSettings& settings, int workers, int backward_passes) {
   const int group = settings.group_size(workers);
   if (workers % group != 0) {
     throw Error(
-        fmt::format("{} workers cannot be shared out evenly in groups of {}", workers, group),
-        "group must divide workers");
+        fmt::format("{} {} cannot be shared out evenly in groups of {}", workers, what, group),
+        fmt::format("group must divide {}", what));
   }
   if (settings.gate.quorum > workers / group) {
     throw Error(fmt::format("quorum = {} can never be reached by {} worker{}", settings.gate.quorum,

@@ -58,7 +58,8 @@ struct ServerSettings {
 };
 
 // Throws Error, in one sentence, if they do not go together, or not with so many workers, each of
-// which sums the gradients of so many batches.
-void check(const ServerSettings& settings, int workers, int backward_passes);
+// which sums the gradients of so many batches. `what` is what counts as a worker.
+void check(const ServerSettings& settings, int workers, int backward_passes,
+           std::string_view what = "workers");
 
 }  // namespace starling

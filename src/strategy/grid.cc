@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "strategy/mix_plan.h"
 #include "strategy/server_plan.h"
+#include "topology/cut.h"
 
 namespace starling {
 
@@ -84,6 +86,13 @@ Group part_group(const Settings& settings, Comm& comm) {
   return along(settings, comm, &Place::part, settings.parallel.tensor, GroupNumber::tensor);
 }
 
+bool slices_stay_alike(const Settings& settings) {
+  if (server_count(settings) > 0) return settings.server.gate.in_step();
+  if (!is_mix(settings)) return true;
+  return mixes_in_step(settings) && settings.mix.codec.kind == CodecSettings::Kind::raw &&
+         settings.schedule.compute_ratio == 0;
+}
+
 void check_grid(const Settings& settings) {
   const int slices = settings.parallel.slices();
   if (slices == 1) return;
@@ -91,6 +100,39 @@ void check_grid(const Settings& settings) {
     throw Error(fmt::format("{} workers do not make whole copies of a model on {} x {} of them",
                             settings.workers, settings.parallel.pipeline, settings.parallel.tensor),
                 fmt::format("set workers to {} or a multiple of it", slices));
+  }
+}
+
+void check_cut(const Settings& settings, std::size_t layers) {
+  const auto stages = static_cast<std::size_t>(settings.parallel.pipeline);
+  if (stages > layers) {
+    throw Error(fmt::format("pipeline = {}, and the model has {} layers", stages, layers),
+                fmt::format("it can be 1 to {}", layers));
+  }
+  if (settings.parallel.stages.empty()) return;
+  const std::size_t written = cut_as_written(settings.parallel.stages, layers).size();
+  if (written != stages) {
+    throw Error(fmt::format("stages = '{}' is {} of them, and pipeline = {}",
+                            settings.parallel.stages, written, stages),
+                "make them as many");
+  }
+}
+
+void check_network(const Settings& settings) {
+  const ParallelSettings& parallel = settings.parallel;
+  if (parallel.slices() == 1) return;
+  const std::string& network = settings.train.model;
+  const std::optional<int> layers = layer_count(settings.train);
+  if (!layers) {
+    throw Error(fmt::format("the layers of model = {} are not known, so it cannot be cut", network),
+                "take a built-in network, or leave out pipeline and tensor");
+  }
+  check_cut(settings, static_cast<std::size_t>(*layers));
+  const int heads = settings.train.network.heads;
+  if (network == "char-gpt" && heads % parallel.tensor != 0) {
+    throw Error(fmt::format("heads = {} of attention cannot be shared out evenly among {} workers",
+                            heads, parallel.tensor),
+                "choose a number of heads that tensor divides");
   }
 }
 

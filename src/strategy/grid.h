@@ -45,7 +45,16 @@ inline int passes_of_a_batch(const Settings& settings) {
   return settings.parallel.pipeline > 1 ? settings.parallel.micro_batches : 1;
 }
 
+// Whether what two workers of a copy both have stays alike by itself, as the systems of all slices do
+// the same to it in the same step. Where nobody waits, or each slice is coded as suits it, they do not.
+bool slices_stay_alike(const Settings& settings);
+
 // Throws Error, in one sentence, if the workers do not make whole copies.
 void check_grid(const Settings& settings);
+// Throws Error, in one sentence, if so many layers cannot be cut into the stages that are set.
+void check_cut(const Settings& settings, std::size_t layers);
+// Throws Error, in one sentence, if the built-in network that is set cannot be spread like that. A
+// loop of one's own has a network that is known only there.
+void check_network(const Settings& settings);
 
 }  // namespace starling

@@ -52,8 +52,10 @@ class ServerStrategy : public Strategy {
     const std::size_t elements = replica.gradients.size();
     const int servers = server_count(settings_);
     if (static_cast<std::size_t>(servers) > elements) {
-      throw Error(fmt::format("{} servers are more than the model has parameters", servers),
-                  fmt::format("there can be 1 to {}", elements));
+      throw Error(
+          fmt::format("{} servers are more than {} has parameters", servers,
+                      settings_.parallel.slices() > 1 ? "a slice of the model" : "the model"),
+          fmt::format("there can be 1 to {}", elements));
     }
     if (settings_.server.placement == ServerSettings::Placement::workers &&
         group_.rank() < servers) {

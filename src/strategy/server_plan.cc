@@ -47,7 +47,8 @@ ServerOptions server_options(const Settings& settings) {
 }
 
 void check_servers(const Settings& settings) {
-  check(settings.server, settings.copies(), settings.backward_passes);
+  check(settings.server, settings.copies(), settings.backward_passes,
+        settings.parallel.slices() > 1 ? "copies of the model" : "workers");
 }
 
 bool servers_survive_losses(const Settings& settings) {

@@ -29,6 +29,16 @@ void check(const TrainSettings& settings) {
   }
 }
 
+std::optional<int> layer_count(const TrainSettings& settings) {
+  const NetworkSettings& network = settings.network;
+  if (settings.model == "mnist-cnn" || settings.model == "cnn3") return 4;
+  if (settings.model == "mlp") return 2;
+  if (settings.model == "resnet") return network.depth + 2;
+  if (settings.model == "local-net") return network.depth + 1;
+  if (settings.model == "char-gpt") return network.layers + 2;
+  return std::nullopt;
+}
+
 std::optional<Target> target_of(const TrainSettings& settings) {
   if (settings.until.empty()) return std::nullopt;
   const std::string_view text = settings.until;

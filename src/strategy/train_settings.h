@@ -121,6 +121,9 @@ struct TrainSettings {
 // Throws Error, in one sentence, if model and data do not go together.
 void check(const TrainSettings& settings);
 
+// Of a built-in network: how many layers a pipeline can share out (train/blueprint.h makes them).
+std::optional<int> layer_count(const TrainSettings& settings);
+
 // Where a run may stop.
 struct Target {
   enum class Measure { accuracy, loss };

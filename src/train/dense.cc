@@ -5,22 +5,35 @@ namespace starling {
 torch::Tensor DenseImpl::forward(const torch::Tensor& input) {
   torch::Tensor output = LinearImpl::forward(input);
   if (trace->enabled && output.requires_grad() && input.dim() == 2) {
-    trace->activations = input.detach().contiguous();
-    trace->errors = torch::Tensor();
     // Called before the layer's own gradient is formed.
-    output.register_hook([kept = trace](const torch::Tensor& errors) {
-      kept->errors = errors.detach().contiguous();
+    output.register_hook([kept = trace, activations = input.detach()](const torch::Tensor& errors) {
+      kept->keep(activations, errors);
     });
   }
   return output;
 }
 
-std::optional<Factors> DenseTrace::factors() const {
-  if (!errors.defined()) return std::nullopt;
+void DenseTrace::keep(const torch::Tensor& activations, const torch::Tensor& errors) {
+  activations_.push_back(activations);
+  errors_.push_back(errors.detach());
+}
+
+void DenseTrace::forget() {
+  activations_.clear();
+  errors_.clear();
+}
+
+std::optional<Factors> DenseTrace::factors() {
+  if (errors_.empty()) return std::nullopt;
+  const auto joined = [](std::vector<torch::Tensor>& passes) {
+    passes = {(passes.size() == 1 ? passes[0] : torch::cat(passes)).contiguous()};
+    return passes[0];
+  };
   const auto values = [](const torch::Tensor& tensor) {
     return std::span<const float>(tensor.data_ptr<float>(),
                                   static_cast<std::size_t>(tensor.numel()));
   };
+  const torch::Tensor activations = joined(activations_), errors = joined(errors_);
   Factors factors;
   factors.shape = {static_cast<std::uint64_t>(activations.size(0)),
                    static_cast<std::uint64_t>(activations.size(1)),

@@ -11,15 +11,20 @@
 
 namespace starling {
 
-struct DenseTrace {
+class DenseTrace {
+ public:
   bool enabled = false;
-  torch::Tensor activations;  // of the last forward pass
-  torch::Tensor errors;       // of the last backward pass
 
-  // A step in which the layer takes no part has no factors.
-  void forget() { errors = torch::Tensor(); }
-  // Nothing before the first backward pass. The spans are valid until the next forward pass.
-  std::optional<Factors> factors() const;
+  // Those of one backward pass; the micro-batches of a pipeline have one each.
+  void keep(const torch::Tensor& activations, const torch::Tensor& errors);
+  // When a step is over: one in which the layer takes no part has no factors.
+  void forget();
+  // Of all passes since then, sample behind sample; nothing if there was none. The spans are valid
+  // until the next one.
+  std::optional<Factors> factors();
+
+ private:
+  std::vector<torch::Tensor> activations_, errors_;
 };
 
 struct DenseImpl : torch::nn::LinearImpl {

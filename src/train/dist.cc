@@ -309,6 +309,12 @@ double Dist::gradient_squares() {
   return sum_over_copy(squares);
 }
 
+void Dist::share_weights() {
+  if (copy_.size() == 1 || slices_stay_alike(settings_)) return;
+  run("sharing weights within a copy",
+      starling::share_weights(part_group(settings_, comm()), tied_pair_, model_.model()));
+}
+
 double Dist::sum_over_copy(double value) {
   if (copy_.size() == 1) return value;
   run("adding up over a copy of the model",
@@ -364,6 +370,7 @@ bool Dist::take_step(const std::function<void()>& update) {
     }));
   });
   if (!taken) return false;
+  share_weights();
   for (const auto& [parameter, trace] : model_.model().dense) trace->forget();
   computing_since_ = loop().now();
   ++steps_;
@@ -498,6 +505,7 @@ void Dist::finish() {
     Task<> finish = strategy_->finish(model_.replica());
     loop().run(timed(what, with_patience(comm(), job().timeout, what, std::move(finish))));
   });
+  share_weights();
   comm().owe_a_finish(false);
   finished_ = true;
   if (own_loop_) report_worked();

@@ -128,6 +128,7 @@ class Dist {
   void prepare_exchange();
   void clip_gradients();
   double gradient_squares();
+  void share_weights();
   void slow_down();
   bool take_step(const std::function<void()>& update);
   int count_with_data(bool has_data);

@@ -56,9 +56,12 @@ int named_in(const std::exception_ptr& error) {
   }
 }
 
+// But those whose workers have no whole model: here each of them has.
 std::vector<std::string> all_systems() {
   std::vector<std::string> names;
-  for (const System& system : named_systems()) names.push_back(system.name);
+  for (const System& system : named_systems()) {
+    if (system.parallelism != "model") names.push_back(system.name);
+  }
   return names;
 }
 

@@ -6,6 +6,7 @@
 #include "sim/cluster.h"
 #include "strategy/server_plan.h"
 #include "strategy/step.h"
+#include "strategy/systems.h"
 #include "tests/error_of.h"
 
 namespace starling {
@@ -79,6 +80,66 @@ TEST(Grid, IsOfWholeCopies) {
   EXPECT_EQ(error_of([&] { check_settings(settings); }),
             "6 workers do not make whole copies of a model on 2 x 2 of them; set workers to 4 or a "
             "multiple of it");
+}
+
+TEST(Grid, IsOfANetworkThatCanBeCutLikeThat) {
+  const auto refusal = [](int pipeline, int tensor, const std::string& model,
+                          const std::string& stages = "") {
+    Settings settings = grid_of(1, pipeline, tensor);
+    settings.train.model = model;
+    settings.parallel.stages = stages;
+    return error_of([&] { check_network(settings); });
+  };
+  EXPECT_EQ(refusal(4, 1, "cnn3"), "no error");
+  EXPECT_EQ(refusal(5, 1, "cnn3"), "pipeline = 5, and the model has 4 layers; it can be 1 to 4");
+  EXPECT_EQ(refusal(2, 1, "cnn3", "0,1-3"), "no error");
+  EXPECT_EQ(refusal(2, 1, "cnn3", "0-1,2-4"),
+            "stages = '0-1,2-4': there is no layer 4; write all layers from 0 to 3 in order, like "
+            "0-1,2-3");
+  EXPECT_EQ(refusal(2, 1, "cnn3", "0,1,2-3"),
+            "stages = '0,1,2-3' is 3 of them, and pipeline = 2; make them as many");
+  EXPECT_EQ(refusal(4, 2, "char-gpt"), "no error");
+  EXPECT_EQ(
+      refusal(1, 3, "char-gpt"),
+      "heads = 4 of attention cannot be shared out evenly among 3 workers; choose a number of "
+      "heads that tensor divides");
+  EXPECT_EQ(refusal(1, 2, "mine.pt"),
+            "the layers of model = mine.pt are not known, so it cannot be cut; take a built-in "
+            "network, or leave out pipeline and tensor");
+  EXPECT_EQ(refusal(1, 1, "mine.pt"), "no error");
+}
+
+TEST(Grid, CountsCopiesWhereOtherwiseWorkersCount) {
+  Settings settings = grid_of(3, 2, 1);
+  settings.strategy = StrategyKind::server;
+  settings.server.group = 2;
+  EXPECT_EQ(error_of([&] { check_settings(settings); }),
+            "3 copies of the model cannot be shared out evenly in groups of 2; group must divide "
+            "copies of the model");
+  settings.server.group = 1;
+  settings.server.placement = ServerSettings::Placement::workers;
+  settings.server.servers = 4;
+  EXPECT_EQ(error_of([&] { check_settings(settings); }),
+            "4 servers do not fit on 3 copies of the model; with placement = workers there can be "
+            "1 to 3");
+}
+
+TEST(Grid, KnowsWhereSlicesStayAlikeByThemselves) {
+  const auto alike = [](const char* system) {
+    Settings settings;
+    read_settings(find_system(system).toml, system, settings);
+    return slices_stay_alike(settings);
+  };
+  for (const char* system : {"horovod", "huawei-ring", "bigdl", "pairwise", "fedavg"}) {
+    EXPECT_TRUE(alike(system)) << system;
+  }
+  for (const char* system :
+       {"petuum", "tensorflow-backup", "gosgd", "deeplearning4j", "sparknet"}) {
+    EXPECT_FALSE(alike(system)) << system;
+  }
+  Settings coded;
+  coded.mix.codec.kind = CodecSettings::Kind::top_k;
+  EXPECT_FALSE(slices_stay_alike(coded));
 }
 
 // Each slice is trained as if it were alone: what its copies have at the end is what as many workers

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "strategy/grid.h"
 #include "strategy/mix_plan.h"
 #include "tests/error_of.h"
 
@@ -147,7 +148,15 @@ std::string mixing_exchange_in_words(const Settings& s) {
                                 : "pairwise";
 }
 
+// By its own settings, or by flags that its file names.
+bool spreads_models(const std::string& name, const Settings& s) {
+  const std::string difference = find_system(name).difference;
+  return s.parallel.slices() > 1 || difference.starts_with("--pipeline and --tensor");
+}
+
 std::string exchange_in_words(const Settings& s) {
+  if (s.parallel.pipeline > 1) return "micro-batch pipeline";
+  if (s.parallel.tensor > 1) return "halo exchange";
   if (s.strategy == StrategyKind::allreduce) {
     return s.exchange == "ring" ? "ring all-reduce" : "all-reduce";
   }
@@ -157,6 +166,8 @@ std::string exchange_in_words(const Settings& s) {
 }
 
 std::string topology_in_words(const Settings& s) {
+  if (s.parallel.pipeline > 1) return "stages";
+  if (s.parallel.tensor > 1) return "layers split along image axes";
   if (s.strategy == StrategyKind::allreduce) return "replicated";
   if (s.strategy == StrategyKind::ring_leader) return "ring, elected leader";
   if (s.strategy == StrategyKind::server) {
@@ -181,10 +192,58 @@ TEST(Systems, ChooseWhatTheirSettingsRun) {
   for (const System& system : named_systems()) {
     Settings settings;
     read_settings(system.toml, system.name, settings);
-    EXPECT_EQ(system.parallelism, "data") << system.name;  // there are no settings for more
+    EXPECT_EQ(system.parallelism.starts_with("model"), spreads_models(system.name, settings))
+        << system.name;
+    EXPECT_EQ(system.parallelism == "model", settings.copies() == 1) << system.name;
     EXPECT_EQ(system.schedule, schedule_in_words(settings)) << system.name;
     EXPECT_EQ(system.exchange, exchange_in_words(settings)) << system.name;
     EXPECT_EQ(system.topology, topology_in_words(settings)) << system.name;
+  }
+}
+
+// The survey's, and those that are ours or younger.
+TEST(Systems, HaveTheParallelismThatTheSurveyNames) {
+  const std::map<std::string, std::string> survey = {{"pairwise", "data"},
+                                                     {"horovod", "data"},
+                                                     {"huawei-ring", "data"},
+                                                     {"bigdl", "data"},
+                                                     {"caffeonspark", "data"},
+                                                     {"cots-hpc", "model"},
+                                                     {"d-psgd", "data"},
+                                                     {"distbelief", "model + data"},
+                                                     {"easgd", "data"},
+                                                     {"firecaffe", "data"},
+                                                     {"gosgd", "data"},
+                                                     {"mpca-sgd", "data"},
+                                                     {"mxnet", "model + data"},
+                                                     {"parameter-server", "model + data"},
+                                                     {"petuum", "model + data"},
+                                                     {"project-adam", "model + data"},
+                                                     {"pytorch", "model + data"},
+                                                     {"sparknet", "data"},
+                                                     {"tensorflow", "model + data"},
+                                                     {"tree-easgd", "data"},
+                                                     {"deeplearning4j", "data"},
+                                                     {"gpipe", "model"},
+                                                     {"fedavg", "data"}};
+  ASSERT_EQ(survey.size(), 23u);
+  for (const auto& [name, parallelism] : survey) {
+    EXPECT_EQ(find_system(name).parallelism, parallelism) << name;
+  }
+}
+
+// A file says which flags spread a model, and they go with its settings.
+TEST(Systems, ThatAreModelAndDataParallelSayHowAndCanBeBoth) {
+  for (const System& system : named_systems()) {
+    if (system.parallelism != "model + data") continue;
+    for (int ParallelSettings::*axis : {&ParallelSettings::pipeline, &ParallelSettings::tensor}) {
+      Settings settings;
+      read_settings(system.toml, system.name, settings);
+      settings.workers = 4;
+      settings.parallel.*axis = 2;
+      EXPECT_NO_THROW(check_settings(settings)) << system.name;
+      EXPECT_NO_THROW(check_network(settings)) << system.name;
+    }
   }
 }
 
@@ -218,6 +277,7 @@ TEST(Systems, NameTheNumbersThatMakeThemWhatTheyAre) {
       if (s.server.push_every > 1) expect_named("n_push", s.server.push_every);
       if (s.server.fetch_every > 1) expect_named("n_fetch", s.server.fetch_every);
     }
+    if (s.parallel.pipeline > 1) expect_named("micro-batches", s.parallel.micro_batches);
     if (!is_mix(s)) continue;
     if (s.optimizer.momentum != 0) expect_named("momentum", s.optimizer.momentum);
     if (s.mix.rule == MixingSettings::Rule::outer) {

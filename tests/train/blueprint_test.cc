@@ -24,6 +24,20 @@ std::size_t parameters_of(const Model& model) {
   return count;
 }
 
+// What is said of a network before it is made.
+TEST(Blueprint, HasAsManyLayersAsItsSettingsSay) {
+  for (const std::string_view name : blueprint_names()) {
+    for (const int size : {1, 3, 4}) {
+      TrainSettings settings;
+      settings.model = name;
+      settings.network.layers = settings.network.depth = size;
+      EXPECT_EQ(layer_count(settings),
+                static_cast<int>(find_blueprint(settings, kSymbols)->layers.size()))
+          << name << " of size " << size;
+    }
+  }
+}
+
 TEST(CharGpt, HasTheKnownNumberOfParameters) {
   EXPECT_EQ(parameters_of(model_named("char-gpt", kSymbols)), 403'840u);
 }

@@ -20,6 +20,7 @@ Model traced_model(const std::string& name) {
 
 void backward(Model& model, std::int64_t samples) {
   for (auto& [name, parameter] : model.parameters) parameter.mutable_grad() = torch::Tensor();
+  for (auto& [index, trace] : model.dense) trace->forget();
   const torch::Tensor images = torch::randn({samples, 1, 28, 28});
   const torch::Tensor labels = torch::randint(10, {samples});
   (torch::nn::functional::cross_entropy(model.forward(images), labels) * 0.7).backward();
@@ -89,8 +90,25 @@ TEST(Dense, KeepsNothingUnlessItIsTold) {
   for (const auto& [index, trace] : model.dense) EXPECT_FALSE(trace->factors());
 }
 
+// Micro-batches of a pipeline: several are on their way when the first goes back.
+TEST(Dense, AddsUpTheFactorsOfAllBackwardPassesOfAStep) {
+  Model model = traced_model("mlp");
+  for (auto& [name, parameter] : model.parameters) parameter.mutable_grad() = torch::Tensor();
+  const torch::Tensor first = model.forward(torch::randn({3, 1, 28, 28}));
+  const torch::Tensor second = model.forward(torch::randn({2, 1, 28, 28}));
+  first.square().mean().backward();
+  second.square().mean().backward();
+  for (const auto& [index, trace] : model.dense) {
+    const auto factors = trace->factors();
+    ASSERT_TRUE(factors);
+    EXPECT_EQ(factors->shape.batch, 5u);
+    const std::vector<float> gradient = values(model.parameters[index].second.grad());
+    expect_block(*factors, gradient, 0, gradient.size());
+  }
+}
+
 // Else the factors of one step could go with the next one's gradient.
-TEST(Dense, HasNoFactorsBetweenForwardAndBackward) {
+TEST(Dense, HasNoFactorsBetweenTheEndOfAStepAndABackwardPass) {
   Model model = traced_model("mlp");
   const auto expect_factors = [&](bool expected) {
     for (const auto& [index, trace] : model.dense) {
@@ -100,6 +118,8 @@ TEST(Dense, HasNoFactorsBetweenForwardAndBackward) {
   expect_factors(false);
   backward(model, 4);
   expect_factors(true);
+  for (const auto& [index, trace] : model.dense) trace->forget();
+  expect_factors(false);
   const torch::Tensor scores = model.forward(torch::randn({4, 1, 28, 28}));
   expect_factors(false);
   scores.sum().backward();
@@ -110,15 +130,17 @@ TEST(Dense, HasNoFactorsBetweenForwardAndBackward) {
 TEST(Dense, KeepsTheFactorsWhileItIsOnlyAsked) {
   Model model = traced_model("mlp");
   backward(model, 4);
-  const std::vector<float> before = values(model.dense[0].second->errors);
+  const auto errors = [&] {
+    const std::span<const float> kept = model.dense[0].second->factors()->errors;
+    return std::vector<float>(kept.begin(), kept.end());
+  };
+  const std::vector<float> before = errors();
   {
     torch::NoGradGuard no_gradients;
     model.forward(torch::randn({100, 1, 28, 28}));
   }
-  const auto factors = model.dense[0].second->factors();
-  ASSERT_TRUE(factors);
-  EXPECT_EQ(factors->shape.batch, 4u);
-  EXPECT_EQ(values(model.dense[0].second->errors), before);
+  EXPECT_EQ(model.dense[0].second->factors()->shape.batch, 4u);
+  EXPECT_EQ(errors(), before);
 }
 
 }  // namespace
