@@ -16,6 +16,7 @@
 #include "plan/pipeline_plan.h"
 #include "report/pipeline_drawing.h"
 #include "report/plot.h"
+#include "report/recorded_pipeline.h"
 #include "report/table.h"
 
 namespace starling {
@@ -28,6 +29,7 @@ struct ExplainPipeline {
   SettingsFlags flags;
   std::string bandwidth = "1gbit";
   std::string latency = "100us";
+  std::filesystem::path run;
   std::filesystem::path drawing;
   bool print_json = false;
 };
@@ -147,8 +149,7 @@ void print_json(const Explained& found) {
                          .dump());
 }
 
-void draw(const Explained& found, const std::filesystem::path& file) {
-  const std::string svg = pipeline_svg(title_of(found), found.plan.timetable, stage_names(found));
+void draw(const std::string& svg, const std::filesystem::path& file) {
   if (file.extension() == ".png") return write_png(svg, file);
   std::ofstream out(file);
   out << svg;
@@ -187,6 +188,28 @@ Settings two_stages() {
   return settings;
 }
 
+// What a run did, in place of what one would do.
+void show_recorded(const ExplainPipeline& command) {
+  const RecordedPipeline recorded = read_pipeline(command.run);
+  const ParallelSettings& parallel = recorded.settings.parallel;
+  std::vector<std::string> stages;
+  for (int stage = 0; stage < parallel.pipeline; ++stage) {
+    stages.push_back(fmt::format("stage {}", stage));
+  }
+  const std::string title =
+      fmt::format("{}, {} stages, {} micro-batches, {}: step {} as it was recorded",
+                  recorded.settings.train.model, parallel.pipeline, parallel.micro_batches,
+                  name_of(parallel.schedule), recorded.step);
+  fmt::print(
+      "{}\n\n{}\nwaiting   {:.1f} % of the stages' time; {:.1f} % if all took equally long\n",
+      title, pipeline_text(recorded.timetable, stages, ::isatty(STDOUT_FILENO) != 0),
+      100 * bubble(recorded.timetable),
+      100 * even_bubble(parallel.schedule, parallel.pipeline, parallel.micro_batches));
+  if (!command.drawing.empty()) {
+    draw(pipeline_svg(title, recorded.timetable, stages), command.drawing);
+  }
+}
+
 void explain_pipeline(const ExplainPipeline& command) {
   Explained found;
   const std::string extension = command.drawing.extension().string();
@@ -194,6 +217,7 @@ void explain_pipeline(const ExplainPipeline& command) {
     throw Error(fmt::format("--draw {} is no picture that can be drawn", command.drawing.string()),
                 "name it .svg or .png");
   }
+  if (!command.run.empty()) return show_recorded(command);
   const Settings settings = command.flags.unchecked(two_stages());
   found.choice = {.schedule = settings.parallel.schedule,
                   .micro_batches = settings.parallel.micro_batches,
@@ -211,7 +235,9 @@ void explain_pipeline(const ExplainPipeline& command) {
   } else {
     print_tables(command, found);
   }
-  if (!command.drawing.empty()) draw(found, command.drawing);
+  if (!command.drawing.empty()) {
+    draw(pipeline_svg(title_of(found), found.plan.timetable, stage_names(found)), command.drawing);
+  }
 }
 
 }  // namespace
@@ -226,11 +252,15 @@ void add_explain_pipeline_command(CLI::App& explaining) {
       "Example:\n"
       "  starling explain pipeline --model char-gpt --pipeline 3\n"
       "  starling explain pipeline --model resnet --stages 0-1,2-4 --pipeline-schedule gpipe "
-      "--draw resnet.svg");
+      "--draw resnet.svg\n"
+      "  starling explain pipeline --run runs/mine --draw step.svg");
   command->flags.add_to(*pipeline, SettingsFlags::Which::pipeline, two_stages());
   pipeline->add_option("--bandwidth", command->bandwidth, "of the links between stages")
       ->capture_default_str();
   pipeline->add_option("--latency", command->latency, "of these links")->capture_default_str();
+  pipeline->add_option("--run", command->run,
+                       "show a step of this run, recorded by `starling train --timeline`, in place "
+                       "of a computed one");
   pipeline->add_option("--draw", command->drawing, "a picture of the schedule, .svg or .png");
   pipeline->add_flag("--json", command->print_json, "print JSON");
   pipeline->callback([command] { explain_pipeline(*command); });

@@ -3,6 +3,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
+#include <set>
+#include <string>
+
 #include "base/range.h"
 
 namespace starling {
@@ -11,7 +14,11 @@ namespace {
 
 constexpr std::uint32_t kForwardChannel = 0, kBackwardChannel = 1, kScoresChannel = 2;
 
-std::string talking_to(int stage) { return fmt::format("talking to stage {}", stage); }
+// For errors, and for the timeline, which keeps it for longer than there are stages.
+const char* talking_to(int stage) {
+  static std::set<std::string> names;
+  return names.insert(fmt::format("talking to stage {}", stage)).first->c_str();
+}
 
 // The i-th of m micro-batches; the first ones are a sample longer where they cannot all be alike.
 DataSet::Batch part_of(const DataSet::Batch& batch, int i, int m) {
@@ -33,17 +40,17 @@ Stage::Stage(Group stages, const Model& model, Options options)
       before_(talking_to(stages.rank() - 1)),
       behind_(talking_to(stages.rank() + 1)),
       activations_in_(stages, stages.ring(stages.rank() - 1),
-                      {kForwardChannel, Purpose::activations, before_.c_str()}),
+                      {kForwardChannel, Purpose::activations, before_}),
       gradients_in_(stages, stages.ring(stages.rank() + 1),
-                    {kBackwardChannel, Purpose::activations, behind_.c_str()}),
+                    {kBackwardChannel, Purpose::activations, behind_}),
       evaluation_in_(stages, stages.ring(stages.rank() - 1),
-                     {kScoresChannel, Purpose::evaluation, before_.c_str()}),
+                     {kScoresChannel, Purpose::evaluation, before_}),
       activations_out_(stages, stages.ring(stages.rank() + 1),
-                       {kForwardChannel, Purpose::activations, behind_.c_str()}),
+                       {kForwardChannel, Purpose::activations, behind_}),
       gradients_out_(stages, stages.ring(stages.rank() - 1),
-                     {kBackwardChannel, Purpose::activations, before_.c_str()}),
+                     {kBackwardChannel, Purpose::activations, before_}),
       evaluation_out_(stages, stages.ring(stages.rank() + 1),
-                      {kScoresChannel, Purpose::evaluation, behind_.c_str()}) {}
+                      {kScoresChannel, Purpose::evaluation, behind_}) {}
 
 double Stage::learn(const DataSet::Batch& batch, double weight,
                     const std::function<void()>& after_pass) {
@@ -80,8 +87,8 @@ double Stage::learn(const DataSet::Batch& batch, double weight,
       after_pass();
     }
   }
-  options_.wait(behind_.c_str(), activations_out_.flush());
-  options_.wait(before_.c_str(), gradients_out_.flush());
+  if (!last()) options_.wait(behind_, activations_out_.flush());
+  if (!first()) options_.wait(before_, gradients_out_.flush());
   return loss;
 }
 
@@ -94,9 +101,9 @@ Task<> take_next(TensorIn& in, torch::Tensor& tensor) {
 
 }  // namespace
 
-torch::Tensor Stage::next(TensorIn& in, const std::string& from) {
+torch::Tensor Stage::next(TensorIn& in, const char* from) {
   torch::Tensor tensor;
-  options_.wait(from.c_str(), take_next(in, tensor));
+  options_.wait(from, take_next(in, tensor));
   return tensor;
 }
 
@@ -158,7 +165,7 @@ torch::Tensor Stage::forward(const DataSet::Batch& batch) {
   values = model_.forward(values);
   if (!last()) {
     evaluation_out_.put(values);
-    options_.wait(behind_.c_str(), evaluation_out_.flush());
+    options_.wait(behind_, evaluation_out_.flush());
   }
   return values;
 }

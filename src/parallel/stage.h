@@ -18,7 +18,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "parallel/tensor_stream.h"
 #include "topology/pipeline_schedule.h"
@@ -62,7 +61,7 @@ class Stage {
   };
 
   // The next tensor, when it has come.
-  torch::Tensor next(TensorIn& in, const std::string& from);
+  torch::Tensor next(TensorIn& in, const char* from);
   void go_forward(Flight& flight, const DataSet::Batch& micro, double share, bool keeps_all);
   void go_back(Flight& flight, const DataSet::Batch& micro, double share);
   // What this stage makes of its input; on the last one, the loss.
@@ -72,7 +71,7 @@ class Stage {
   Group stages_;
   const Model& model_;
   Options options_;
-  std::string before_, behind_;  // those stages, for errors
+  const char *before_, *behind_;  // what it takes to wait for those stages
   TensorIn activations_in_, gradients_in_, evaluation_in_;
   TensorOut activations_out_, gradients_out_, evaluation_out_;
 };

@@ -15,6 +15,8 @@ using nlohmann::json;
 
 constexpr std::uintmax_t kMostBytes = 256 << 20;
 
+}  // namespace
+
 std::string text_of(const std::filesystem::path& file) {
   std::error_code missing;
   const auto bytes = std::filesystem::file_size(file, missing);
@@ -27,6 +29,8 @@ std::string text_of(const std::filesystem::path& file) {
   text << std::ifstream(file).rdbuf();
   return text.str();
 }
+
+namespace {
 
 std::vector<json> objects_in(const std::filesystem::path& file) {
   std::istringstream lines(text_of(file));

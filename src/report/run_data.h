@@ -24,6 +24,9 @@ struct RunData {
 // Throws Error if there is no run in that folder.
 RunData read_run(const std::filesystem::path& folder);
 
+// Of a file in it; empty if there is none. Throws Error if it is too large.
+std::string text_of(const std::filesystem::path& file);
+
 // A number in an object, or the fallback, whatever stands there.
 double number_in(const nlohmann::json& object, const char* key, double fallback = 0);
 // All bytes on the wire, from counts by purpose.

@@ -172,5 +172,31 @@ TEST_F(GridOfWorkers, IsRefusedInOneLineBeforeAnybodyStarts) {
   }
 }
 
+// What stages wait for is on the timeline, which is written when they have gone.
+TEST_F(GridOfWorkers, IsRecordedAndShownTurnByTurn) {
+  const std::string run = (folder_.path() / "recorded").string();
+  trained("recorded", {"--timeline", "--strategy", "allreduce", "--model", "mlp", "--data",
+                       "synthetic", "--samples", "500", "--steps", "3", "--workers", "2",
+                       "--pipeline", "2", "--micro-batches", "4"});
+  EXPECT_NE(file_text(run + "/timeline.json").find("talking to stage 1"), std::string::npos);
+  const std::string picture = (folder_.path() / "step.svg").string();
+  const Ran shown = starling_program({"explain", "pipeline", "--run", run, "--draw", picture});
+  EXPECT_EQ(shown.status, "exit 0") << shown.err;
+  EXPECT_NE(shown.out.find("mlp, 2 stages, 4 micro-batches, 1f1b: step 1 as it was recorded"),
+            std::string::npos)
+      << shown.out;
+  for (const char turn : {'a', 'd', 'A', 'D'}) {
+    EXPECT_NE(shown.out.find(turn, shown.out.find("stage 0")), std::string::npos) << shown.out;
+  }
+  EXPECT_NE(file_text(picture).find("<svg"), std::string::npos);
+
+  trained("whole", {"--strategy", "allreduce", "--model", "mlp", "--data", "synthetic", "--samples",
+                    "500", "--steps", "1", "--workers", "2"});
+  const std::string whole = (folder_.path() / "whole").string();
+  const Ran refused = starling_program({"explain", "pipeline", "--run", whole});
+  EXPECT_EQ(refused.err,
+            "error: " + whole + " is of no pipeline; name the folder of a run with --pipeline\n");
+}
+
 }  // namespace
 }  // namespace starling
