@@ -238,7 +238,7 @@ TEST(Measure, RefusesWhatDoesNotGoWithTheGrid) {
   const std::vector<std::pair<Words, const char*>> all = {
       {{"--grid", "paper", "--workers", "3"}, "--workers does not go with --grid paper"},
       {{"--grid", "systems", "--slow", "3:5"}, "--slow does not go with --grid systems"},
-      {{"--grid", "systems", "--workers", "3"}, "3 workers cannot be shared out evenly"},
+      {{"--grid", "systems", "--workers", "3"}, "3 workers do not make whole copies of a model"},
       {{"--grid", "slow", "--epochs", "3"}, "--epochs does not go with --grid slow"},
       {{"--grid", "slow", "--slow", "fast"}, "slow = 'fast' is not understood"},
       {{"--grid", "slow", "--workers", "2"}, "there is no worker 3"},

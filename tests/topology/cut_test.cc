@@ -84,7 +84,7 @@ TEST(CutLayers, IsTheBestOfAllCuts) {
 TEST(CutLayers, LeavesNoStageWithoutParameters) {
   auto layers = layers_of({1, 5, 1, 1});
   layers[1].parameter_bytes = 0;
-  EXPECT_EQ(cut_layers(layers, 2, {}), (std::vector<Range>{{0, 1}, {1, 4}}));
+  EXPECT_EQ(cut_layers(layers, 2, {}), (std::vector<Range>{{0, 2}, {2, 4}}));
   EXPECT_EQ(cut_layers(layers, 3, {}), (std::vector<Range>{{0, 1}, {1, 3}, {3, 4}}));
   EXPECT_EQ(error_of([&] { cut_layers(layers, 4, {}); }),
             "4 layers cannot be cut into 4 stages that have parameters each; use fewer stages");
