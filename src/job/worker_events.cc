@@ -29,7 +29,8 @@ void report_error(const Job& job, const std::exception& error) {
   }
   report_event(job, {{"event", "error"},
                      {"message", error.what()},
-                     {"peer_lost", dynamic_cast<const PeerLost*>(&error) != nullptr}});
+                     {"peer_lost", dynamic_cast<const PeerLost*>(&error) != nullptr},
+                     {"cut_off", dynamic_cast<const CutOff*>(&error) != nullptr}});
 }
 
 namespace {

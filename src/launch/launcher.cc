@@ -39,6 +39,9 @@ namespace starling {
 namespace {
 
 constexpr std::chrono::milliseconds kTimeToNotice{1500};
+// Who is cut off knows at once that it can call nobody; the others call it for 4 s in vain before they
+// are sure, and then one of them has a model to leave.
+constexpr std::chrono::milliseconds kTimeToNoticeACut{6000};
 constexpr std::chrono::milliseconds kTimeToEnd{2000};
 constexpr std::chrono::milliseconds kOneAndTheSame{300};  // timeout(1) signals twice at a time
 constexpr std::chrono::seconds kTimeForAStep{10};
@@ -148,6 +151,7 @@ class Launcher {
   struct Report {
     std::string message;
     bool peer_lost;
+    bool cut_off;
   };
   // What a worker prints, on its way to where we print.
   struct Stream {
@@ -344,7 +348,8 @@ class Launcher {
     // Some, libtorch's among them, tell where they come from in many lines.
     const std::string message = event["message"];
     worker.error = {message.substr(0, message.find('\n')),
-                    event.contains("peer_lost") && event["peer_lost"] == true};
+                    event.contains("peer_lost") && event["peer_lost"] == true,
+                    event.contains("cut_off") && event["cut_off"] == true};
   }
 
   void wait_for_signals() {
@@ -391,7 +396,10 @@ class Launcher {
     if (status == 0 || result_.interrupted) return;
     if (first_to_fail_ == nullptr) {
       first_to_fail_ = &worker;
-      if (!others_can_go_on()) after(kTimeToNotice, [this] { stop(); });
+      const bool cut_off = worker.error && worker.error->cut_off;
+      if (!others_can_go_on()) {
+        after(cut_off ? kTimeToNoticeACut : kTimeToNotice, [this] { stop(); });
+      }
     }
   }
 

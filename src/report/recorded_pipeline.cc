@@ -52,7 +52,8 @@ RecordedPipeline read_pipeline(const std::filesystem::path& run_folder) {
   read_settings(read_run(run_folder).settings, (run_folder / "settings.toml").string(),
                 recorded.settings);
   const ParallelSettings& parallel = recorded.settings.parallel;
-  if (parallel.pipeline == 1) refuse("is of no pipeline", "name the folder of a run with --pipeline");
+  if (parallel.pipeline == 1)
+    refuse("is of no pipeline", "name the folder of a run with --pipeline");
   if (!std::filesystem::exists(run_folder / "timeline.json")) {
     refuse("has no timeline", "record one with starling train --timeline");
   }
@@ -74,8 +75,8 @@ RecordedPipeline read_pipeline(const std::filesystem::path& run_folder) {
     std::vector<TimedTurn>& row = recorded.timetable.emplace_back();
     for (const Turn& turn :
          turns_of(parallel.schedule, stage, parallel.pipeline, parallel.micro_batches)) {
-      const auto [begin, end] = turn.kind == Turn::Kind::forward ? each.forward[ahead++]
-                                                                  : each.backward[back++];
+      const auto [begin, end] =
+          turn.kind == Turn::Kind::forward ? each.forward[ahead++] : each.backward[back++];
       row.push_back({turn, begin, end});
       first = std::min(first, begin);
     }
