@@ -33,7 +33,7 @@ struct ParallelSettings {
           s.micro_batches, 1, 65'536);
     visit({"pipeline_schedule", Section::model,
            "pipeline: " + names_listed<PipelineSchedule>(" or ") +
-               "; 1f1b keeps the fewest activations",
+               "; 1f1b keeps fewer activations than gpipe",
            use},
           s.schedule);
     visit(
