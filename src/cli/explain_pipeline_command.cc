@@ -18,6 +18,7 @@
 #include "report/plot.h"
 #include "report/recorded_pipeline.h"
 #include "report/table.h"
+#include "strategy/grid.h"
 
 namespace starling {
 
@@ -107,6 +108,17 @@ void print_tables(const ExplainPipeline& command, const Explained& found) {
                                found.choice.micro_batches));
 }
 
+json turns_of_stage(const std::vector<TimedTurn>& stage) {
+  json turns = json::array();
+  for (const TimedTurn& turn : stage) {
+    turns.push_back({{"turn", turn.turn.kind == Turn::Kind::forward ? "forward" : "backward"},
+                     {"micro_batch", turn.turn.micro_batch},
+                     {"begin", turn.begin},
+                     {"end", turn.end}});
+  }
+  return turns;
+}
+
 void print_json(const Explained& found) {
   json layers = json::array(), stages = json::array();
   for (const LayerCost& layer : found.profile.layers) {
@@ -119,13 +131,6 @@ void print_json(const Explained& found) {
   }
   for (std::size_t i = 0; i < found.plan.stages.size(); ++i) {
     const StagePlan& stage = found.plan.stages[i];
-    json turns = json::array();
-    for (const TimedTurn& turn : found.plan.timetable[i]) {
-      turns.push_back({{"turn", turn.turn.kind == Turn::Kind::forward ? "forward" : "backward"},
-                       {"micro_batch", turn.turn.micro_batch},
-                       {"begin", turn.begin},
-                       {"end", turn.end}});
-    }
     stages.push_back({{"layers", {stage.layers.begin, stage.layers.end - 1}},
                       {"forward_seconds", stage.forward_seconds},
                       {"backward_seconds", stage.backward_seconds},
@@ -133,7 +138,7 @@ void print_json(const Explained& found) {
                       {"sent_bytes", stage.sent_bytes},
                       {"kept_micro_batches", stage.kept_micro_batches},
                       {"kept_bytes", stage.kept_bytes},
-                      {"turns", turns}});
+                      {"turns", turns_of_stage(found.plan.timetable[i])}});
   }
   fmt::print("{}\n", json{{"model", found.train.model},
                           {"machine", found.profile.machine},
@@ -170,16 +175,11 @@ TrainSettings micro_batch_of(const Settings& settings) {
   return train;
 }
 
-std::vector<Range> cut_of(const ParallelSettings& settings, std::span<const LayerCost> layers,
+std::vector<Range> cut_of(const Settings& settings, std::span<const LayerCost> layers,
                           const StageLink& link) {
-  if (settings.stages.empty()) return cut_layers(layers, settings.pipeline, link);
-  std::vector<Range> cut = cut_as_written(settings.stages, layers.size());
-  if (cut.size() != static_cast<std::size_t>(settings.pipeline)) {
-    throw Error(fmt::format("stages = '{}' are {}, and pipeline = {}", settings.stages, cut.size(),
-                            settings.pipeline),
-                "make them agree");
-  }
-  return cut;
+  check_cut(settings, layers.size());
+  return settings.parallel.stages.empty() ? cut_layers(layers, settings.parallel.pipeline, link)
+                                          : cut_as_written(settings.parallel.stages, layers.size());
 }
 
 Settings two_stages() {
@@ -200,11 +200,23 @@ void show_recorded(const ExplainPipeline& command) {
       fmt::format("{}, {} stages, {} micro-batches, {}: step {} as it was recorded",
                   recorded.settings.train.model, parallel.pipeline, parallel.micro_batches,
                   name_of(parallel.schedule), recorded.step);
-  fmt::print(
-      "{}\n\n{}\nwaiting   {:.1f} % of the stages' time; {:.1f} % if all took equally long\n",
-      title, pipeline_text(recorded.timetable, stages, ::isatty(STDOUT_FILENO) != 0),
-      100 * bubble(recorded.timetable),
-      100 * even_bubble(parallel.schedule, parallel.pipeline, parallel.micro_batches));
+  if (command.print_json) {
+    json rows = json::array();
+    for (const auto& stage : recorded.timetable) rows.push_back({{"turns", turns_of_stage(stage)}});
+    fmt::print("{}\n", json{{"model", recorded.settings.train.model},
+                            {"micro_batches", parallel.micro_batches},
+                            {"schedule", name_of(parallel.schedule)},
+                            {"step", recorded.step},
+                            {"stages", rows},
+                            {"bubble", bubble(recorded.timetable)}}
+                           .dump());
+  } else {
+    fmt::print(
+        "{}\n\n{}\nwaiting   {:.1f} % of the stages' time; {:.1f} % if all took equally long\n",
+        title, pipeline_text(recorded.timetable, stages, ::isatty(STDOUT_FILENO) != 0),
+        100 * bubble(recorded.timetable),
+        100 * even_bubble(parallel.schedule, parallel.pipeline, parallel.micro_batches));
+  }
   if (!command.drawing.empty()) {
     draw(pipeline_svg(title, recorded.timetable, stages), command.drawing);
   }
@@ -228,7 +240,7 @@ void explain_pipeline(const ExplainPipeline& command) {
   found.train = micro_batch_of(settings);
   found.profile = profile_layers(found.train);
   const std::vector<LayerCost>& layers = found.profile.layers;
-  const std::vector<Range> cut = cut_of(settings.parallel, layers, found.choice.link);
+  const std::vector<Range> cut = cut_of(settings, layers, found.choice.link);
   found.plan = plan_pipeline(layers, cut, found.choice, found.profile.tied_bytes);
   if (command.print_json) {
     print_json(found);

@@ -69,10 +69,18 @@ std::string as_text(std::span<const Portion> portions) {
   return list.dump();
 }
 
-std::vector<NamedShape> from_text(const std::string& text) {
+// Throws Error if another rank's text is no such list.
+std::vector<NamedShape> from_text(const std::string& text, int rank) {
   std::vector<NamedShape> shapes;
-  for (const auto& each : nlohmann::json::parse(text)) {
-    shapes.push_back({each.at(0).get<std::string>(), each.at(1).get<std::vector<std::int64_t>>()});
+  try {
+    for (const auto& each : nlohmann::json::parse(text)) {
+      shapes.push_back(
+          {each.at(0).get<std::string>(), each.at(1).get<std::vector<std::int64_t>>()});
+      if (!elements_of(shapes.back().shape)) throw Error("");
+    }
+  } catch (const std::exception&) {
+    throw Error(fmt::format("rank {} has tensors for the model file that are none", rank),
+                "all workers must run the same program with the same model and settings");
   }
   return shapes;
 }
@@ -88,7 +96,8 @@ Task<> tell_text(Group group, int from, int to, std::string& text) {
     co_await group.receive(from, kModelChannel, object_bytes(size));
     if (size > kMost) {
       throw Error(fmt::format("rank {} has {} bytes of names for the model file",
-                              group.in_comm(from), size));
+                              group.in_comm(from), size),
+                  fmt::format("there can be {}", kMost));
     }
     text.resize(static_cast<std::size_t>(size));
     co_await group.receive(from, kModelChannel, std::span(text));
@@ -136,7 +145,7 @@ class GridLearner final : public Learner {
       if (from != who_knows() && (writes() || dist_.copy().rank() == from)) {
         dist_.run("writing the model", tell_text(dist_.copy(), from, who_knows(), text));
       }
-      if (writes()) shapes.push_back(from_text(text));
+      if (writes()) shapes.push_back(from_text(text, dist_.copy().in_comm(from)));
     }
     std::optional<SafetensorsWriter> writer;
     if (writes()) {

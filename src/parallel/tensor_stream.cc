@@ -7,6 +7,17 @@
 
 namespace starling {
 
+std::optional<std::size_t> elements_of(std::span<const std::int64_t> sizes) {
+  std::uint64_t elements = 1;
+  for (const std::int64_t size : sizes) {
+    if (size < 0 || __builtin_mul_overflow(elements, static_cast<std::uint64_t>(size), &elements)) {
+      return std::nullopt;
+    }
+  }
+  if (elements > kMaxTensorBytes / sizeof(float)) return std::nullopt;
+  return static_cast<std::size_t>(elements);
+}
+
 void TensorOut::put(const torch::Tensor& tensor) {
   STARLING_CHECK(static_cast<std::size_t>(tensor.dim()) <= TensorHead::kMaxDimensions,
                  "a tensor of {} dimensions", tensor.dim());
@@ -53,22 +64,17 @@ Task<torch::Tensor> TensorIn::next() {
   Receive& receive = *slot->receive;
   co_await receive;
   const TensorHead& head = slot->head;
-  std::int64_t elements = 1;
-  bool fits = head.dimensions >= 0 &&
-              static_cast<std::size_t>(head.dimensions) <= TensorHead::kMaxDimensions;
-  for (std::int64_t i = 0; fits && i < head.dimensions; ++i) {
-    const std::int64_t size = head.sizes[static_cast<std::size_t>(i)];
-    fits = size >= 0 && size <= static_cast<std::int64_t>(kMaxTensorBytes) &&
-           !__builtin_mul_overflow(elements, size, &elements);
-  }
   const std::size_t bytes = receive.bytes.size();
-  if (!fits || bytes % sizeof(float) != 0 ||
-      elements != static_cast<std::int64_t>(bytes / sizeof(float))) {
+  const bool has_shape = head.dimensions >= 0 &&
+                         static_cast<std::size_t>(head.dimensions) <= TensorHead::kMaxDimensions;
+  const std::size_t dimensions = has_shape ? static_cast<std::size_t>(head.dimensions) : 0;
+  const auto elements = elements_of(std::span(head.sizes).first(dimensions));
+  if (!has_shape || !elements || *elements * sizeof(float) != bytes) {
     throw Error(fmt::format("rank {} sent {} bytes that are not the tensor it says they are",
-                            group_.in_comm(from_), bytes));
+                            group_.in_comm(from_), bytes),
+                "all workers must run the same program with the same model and settings");
   }
-  co_return slot->memory.view(
-      torch::IntArrayRef(head.sizes.data(), static_cast<std::size_t>(head.dimensions)));
+  co_return slot->memory.view(torch::IntArrayRef(head.sizes.data(), dimensions));
 }
 
 }  // namespace starling

@@ -8,12 +8,17 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "runtime/group.h"
 
 namespace starling {
 
 inline constexpr std::size_t kMaxTensorBytes = std::size_t{1} << 31;
+
+// How many elements a tensor of such sizes has; nothing if it is none, or too large to be taken from
+// another rank.
+std::optional<std::size_t> elements_of(std::span<const std::int64_t> sizes);
 
 // In front of a tensor.
 struct TensorHead {

@@ -1,13 +1,12 @@
 #include "parallel/whole.h"
 
-#include "exchange/allreduce.h"
 #include "exchange/collectives.h"
 #include "parallel/tensor_group.h"
 
 namespace starling {
 
 namespace {
-constexpr std::uint32_t kAssembleChannel = 8, kSquaresChannel = 9;
+constexpr std::uint32_t kAssembleChannel = 8;
 }
 
 Task<torch::Tensor> assemble(Group tensor, torch::Tensor mine, std::optional<Slice> slice) {
@@ -42,19 +41,6 @@ Task<torch::Tensor> assemble(Group tensor, torch::Tensor mine, std::optional<Sli
                rank, whole);
   }
   co_return whole;
-}
-
-Task<double> gradient_squares(Group tensor, const Model& model) {
-  double squares = 0;
-  for (std::size_t i = 0; i < model.parameters.size(); ++i) {
-    const torch::Tensor gradient = model.parameters[i].second.grad();
-    if (!gradient.defined() || (!model.slices.contains(i) && tensor.rank() != 0)) continue;
-    squares += gradient.detach().to(torch::kDouble).square().sum().item<double>();
-  }
-  Task<> adding = doubling_allreduce(tensor, {kSquaresChannel, Purpose::control},
-                                     std::span(&squares, 1), Reduction::sum);
-  co_await adding;
-  co_return squares;
 }
 
 }  // namespace starling

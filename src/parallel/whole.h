@@ -1,5 +1,4 @@
-// What the ranks that share a network know of it only together: whole parameters, and how long the
-// gradient is.
+// What the ranks that share a network have of it only together: whole parameters.
 #pragma once
 
 #include <optional>
@@ -13,9 +12,5 @@ namespace starling {
 // each has its slice. Rank 0 gets the whole, the others an empty tensor; what everybody has whole,
 // rank 0 gets as it is.
 Task<torch::Tensor> assemble(Group tensor, torch::Tensor mine, std::optional<Slice> slice);
-
-// The sum of squares over all parameters' gradients, the same on all ranks: those of slices add up,
-// and what everybody has whole counts once.
-Task<double> gradient_squares(Group tensor, const Model& model);
 
 }  // namespace starling

@@ -27,6 +27,7 @@ std::map<int, Spans> spans_in(const std::filesystem::path& file) {
   std::map<int, Spans> spans;
   if (!timeline.is_object() || !timeline.contains("traceEvents")) return spans;
   for (const json& event : timeline["traceEvents"]) {
+    if (!event.is_object()) continue;
     if (event.value("cat", "") != "compute" || event.value("ph", "") != "X") continue;
     const std::string name = event.value("name", "");
     Spans& of_rank = spans[event.value("pid", 0)];

@@ -55,9 +55,9 @@ TEST(ExplainPipeline, DrawsTheScheduleForPeople) {
 
 TEST(ExplainPipeline, RefusesWhatCannotBeInOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> all = {
-      {{"--model", "mlp", "--pipeline", "3"}, "2 layers cannot be cut into 3 stages"},
+      {{"--model", "mlp", "--pipeline", "3"}, "pipeline = 3, and the model has 2 layers"},
       {{"--model", "mlp", "--stages", "0,2"}, "layer 1 comes next"},
-      {{"--model", "mlp", "--stages", "0-1"}, "stages = '0-1' are 1, and pipeline = 2"},
+      {{"--model", "mlp", "--stages", "0-1"}, "stages = '0-1' is 1 of them, and pipeline = 2"},
       {{"--model", "vgg"}, "the layers of 'vgg' are not known; there are mnist-cnn"},
       {{"--pipeline-schedule", "fast"}, "there is no pipeline schedule 'fast'"},
       {{"--batch", "3"}, "a batch of 3 has no 4 micro-batches"},

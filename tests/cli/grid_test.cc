@@ -189,6 +189,10 @@ TEST_F(GridOfWorkers, IsRecordedAndShownTurnByTurn) {
     EXPECT_NE(shown.out.find(turn, shown.out.find("stage 0")), std::string::npos) << shown.out;
   }
   EXPECT_NE(file_text(picture).find("<svg"), std::string::npos);
+  const json turns = json::parse(
+      starling_program({"explain", "pipeline", "--run", run, "--json"}).out, nullptr, false);
+  ASSERT_EQ(turns["stages"].size(), 2u);
+  EXPECT_EQ(turns["stages"][1]["turns"].size(), 8u);
 
   trained("whole", {"--strategy", "allreduce", "--model", "mlp", "--data", "synthetic", "--samples",
                     "500", "--steps", "1", "--workers", "2"});
