@@ -1,5 +1,6 @@
 #include "codec/codec.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -246,6 +247,18 @@ TEST(Codec, IsRefusedWithOneLineThatSaysWhatIsAllowed) {
                   .find("give one from 1e-12 to 1e+12"),
               std::string::npos)
         << message({.kind = CodecSettings::Kind::threshold, .threshold = threshold});
+  }
+  for (int levels : {0, -1, 128}) {
+    EXPECT_EQ(message({.kind = CodecSettings::Kind::quantized, .levels = levels}),
+              fmt::format("a codec cannot have levels of {}; give it from 1 to 127", levels));
+  }
+  for (int block : {0, -1, 7, kLargestBlock + 1}) {
+    EXPECT_EQ(message({.kind = CodecSettings::Kind::sign, .block = block}),
+              fmt::format("a codec cannot have a block of {}; give it from 8 to 1048576", block));
+  }
+  for (int rank : {0, -1, 65}) {
+    EXPECT_EQ(message({.kind = CodecSettings::Kind::low_rank, .rank = rank}),
+              fmt::format("a codec cannot have a rank of {}; give it from 1 to 64", rank));
   }
   for (const CodecSettings& settings : all_settings()) EXPECT_EQ(message(settings), "");
 }

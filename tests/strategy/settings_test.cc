@@ -371,6 +371,14 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"codec_share = 0.1", "codec = 'top-k'"},
       {"codec_threshold = 0.1", "codec = 'threshold'"},
       {"codec_adaptive = true", "codec = 'threshold'"},
+      {"codec_share = 0.1", "codec = 'random'"},
+      {"codec_levels = 3", "codec = 'quantized'"},
+      {"codec_levels = 3", "codec = 'hierarchical'"},
+      {"codec_block = 64", "codec = 'quantized'"},
+      {"codec_block = 64", "codec = 'hierarchical'"},
+      {"codec_block = 64", "codec = 'sign'"},
+      {"codec_rank = 2", "codec = 'low-rank'"},
+      {"codec_feedback = false", "codec = 'half'"},
       {"codec_entropy = true", "codec = 'half'"},
       {"servers = 2", server},
       {"placement = 'workers'", server},
@@ -670,7 +678,8 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
   EXPECT_EQ(read_error("schedule = 'soon'"),
             "there is no schedule 'soon'; there are sync, async, bounded");
   EXPECT_EQ(read_error("codec = 'zip'"),
-            "there is no codec 'zip'; there are raw, half, bfloat, threshold, top-k");
+            "there is no codec 'zip'; there are raw, half, bfloat, threshold, top-k, random, "
+            "quantized, hierarchical, sign, low-rank");
   for (const char* mixing : {"elastic", "elastic-push", "sum-weight", "updates", "penalty"}) {
     EXPECT_EQ(check_mixing([&](Settings& s) {
                 s.mix.rule = named<MixingSettings::Rule>(mixing),
@@ -833,7 +842,9 @@ TEST(CheckSettings, NumbersOfMixingsOutOfRangeAreRefusedByName) {
   for (const char* toml :
        {"alpha = 0", "alpha = 0.6", "beta = 0.6", "probability = 0", "probability = 1.5",
         "period = 0", "ahead_bound = 0", "client_share = 0", "mixing_step = 0", "arity = 0",
-        "codec_share = 0", "codec_share = 1.1", "penalty = -1", "compute_ratio = -1"}) {
+        "codec_share = 0", "codec_share = 1.1", "codec_levels = 0", "codec_levels = 128",
+        "codec_block = 7", "codec_rank = 0", "codec_rank = 65", "penalty = -1",
+        "compute_ratio = -1"}) {
     const std::string error = read_error(toml);
     const std::string name = std::string(toml).substr(0, std::string(toml).find(' '));
     EXPECT_EQ(error.find("test.toml: " + name + " must be a "), 0u) << error;
