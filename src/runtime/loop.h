@@ -27,10 +27,15 @@ class Loop : public Clock {
 
   // Drives until a task that was started before is done; throws its error.
   virtual void drive(Running& running) {
-    while (!running.done()) {
+    drive_until([&] { return running.done(); });
+    running.rethrow_failure();
+  }
+  // Drives until it is enough, which is asked before each wait for an event.
+  template <class Enough>
+  void drive_until(const Enough& enough) {
+    while (!enough()) {
       if (!resume_ready()) wait_for_event();
     }
-    running.rethrow_failure();
   }
 
   // Does what can be done without waiting.
