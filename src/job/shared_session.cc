@@ -49,8 +49,7 @@ void SharedSession::start(const std::shared_ptr<Work>& work, const char* what,
   std::erase_if(works_, [](const auto& each) { return each->running_->done(); });
   works_.push_back(work);
   Loop& loop = session_.loop();
-  work->running_.emplace(
-      watched(*work, within(loop, loop.now() + timeout, what, make_task())));
+  work->running_.emplace(watched(*work, within(loop, loop.now() + timeout, what, make_task())));
 }
 
 Task<> SharedSession::watched(Work& work, Task<> task) {
@@ -85,7 +84,10 @@ bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
     if (!driven_) {
       // A timer wakes the loop, or nothing would.
       std::optional<Running> alarm;
-      if (timeout) alarm.emplace(sleep_until(session_.loop(), session_.loop().now() + (deadline - std::chrono::steady_clock::now())));
+      if (timeout)
+        alarm.emplace(
+            sleep_until(session_.loop(),
+                        session_.loop().now() + (deadline - std::chrono::steady_clock::now())));
       drive(lock, [&] { return work.done() || late(); });
     } else if (timeout) {
       changed_.wait_until(lock, deadline);

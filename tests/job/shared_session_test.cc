@@ -68,8 +68,7 @@ TEST(SharedSession, ServesSeveralThreadsAtOnce) {
           if (round % 2 == 0) {
             session.run("a sum", summing(session, thread, value), kPatience);
           } else {
-            const auto work =
-                session.begin("a sum", summing(session, thread, value), kPatience);
+            const auto work = session.begin("a sum", summing(session, thread, value), kPatience);
             ASSERT_TRUE(session.wait(*work));
           }
           ASSERT_EQ(value, 3 + 3 * round * thread);
@@ -105,12 +104,12 @@ TEST(SharedSession, TellsWhatFailedAndGoesOn) {
       }(session.comm(), value);
     };
     const Time soon = std::chrono::milliseconds(50);
-    EXPECT_NE(error_of([&] { session.run("hearing a word", nothing_comes, soon); })
-                  .find("hearing a word did not finish"),
+    EXPECT_NE(error_of([&] {
+                session.run("hearing a word", nothing_comes, soon);
+              }).find("hearing a word did not finish"),
               std::string::npos);
     bool ended = false;
-    const auto work =
-        session.begin("hearing a word", nothing_comes, soon, [&] { ended = true; });
+    const auto work = session.begin("hearing a word", nothing_comes, soon, [&] { ended = true; });
     EXPECT_TRUE(session.wait(*work));
     EXPECT_TRUE(ended);
     EXPECT_TRUE(work->error() != nullptr);
@@ -126,10 +125,12 @@ TEST(SharedSession, WaitsNoLongerThanAsked) {
     if (session.comm().rank() == 0) {
       const auto work = session.begin("a sum", summing(session, 1, value), kPatience);
       EXPECT_FALSE(session.wait(*work, std::chrono::milliseconds(20)));
-      session.run("a word", [&] { return barrier(session.comm(), shared_channel(2)); }, kPatience);
+      session.run(
+          "a word", [&] { return barrier(session.comm(), shared_channel(2)); }, kPatience);
       EXPECT_TRUE(session.wait(*work, kPatience));
     } else {
-      session.run("a word", [&] { return barrier(session.comm(), shared_channel(2)); }, kPatience);
+      session.run(
+          "a word", [&] { return barrier(session.comm(), shared_channel(2)); }, kPatience);
       session.run("a sum", summing(session, 1, value), kPatience);
     }
     EXPECT_EQ(value, 2);
@@ -151,7 +152,8 @@ TEST(SharedSession, EndsWithWorkUnderWay) {
             }(session.comm(), value);
           },
           kPatience);
-      session.run("meeting", [&] { return barrier(session.comm(), shared_channel(1)); }, kPatience);
+      session.run(
+          "meeting", [&] { return barrier(session.comm(), shared_channel(1)); }, kPatience);
     });
   }
 }

@@ -1,0 +1,375 @@
+// starling._core: sessions, groups and exchanges for Python. It knows no framework: memory comes as
+// (address, elements, element type), so that one build serves numpy and every version of torch.
+//
+// Every exchange returns Work, which is under way from then on. Python's lock is let go of wherever
+// something could wait or copy.
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/version.h"
+#include "exchange/allreduce.h"
+#include "exchange/collectives.h"
+#include "job/shared_session.h"
+
+namespace py = pybind11;
+
+namespace starling {
+
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+Time time_of(double seconds) { return std::chrono::duration_cast<Time>(Seconds(seconds)); }
+
+// Memory of somebody else's, who keeps it until the work is done.
+struct Memory {
+  std::uintptr_t address;
+  std::size_t elements;
+  int element;
+
+  Vector vector() const {
+    if (element < 0 || element >= static_cast<int>(kElementTypes.size())) {
+      throw Error(fmt::format("there is no element type {}", element));
+    }
+    return {static_cast<Element>(element), reinterpret_cast<std::byte*>(address), elements};
+  }
+};
+
+// A session that Python holds, and what is left of it when it is closed: nothing.
+class Core {
+ public:
+  explicit Core(const Job& job)
+      : session_(std::make_unique<SharedSession>(job)), timeout_(job.timeout) {}
+
+  SharedSession& session() {
+    if (!session_) throw Error("the session is closed");
+    return *session_;
+  }
+  void close() { session_.reset(); }
+  Time timeout() const { return timeout_; }
+
+ private:
+  std::unique_ptr<SharedSession> session_;
+  Time timeout_;
+};
+using SharedCore = std::shared_ptr<Core>;
+
+// Work and what it needs until it is done.
+class PyWork {
+ public:
+  PyWork(SharedCore core, std::shared_ptr<SharedSession::Work> work)
+      : core_(std::move(core)), work_(std::move(work)) {}
+
+  bool done() const { return work_->done(); }
+  // False if it is not done by then. Throws what it failed with.
+  bool wait(std::optional<double> seconds) {
+    bool done = work_->done();
+    if (!done) {
+      const py::gil_scoped_release others_may_run;
+      std::optional<Time> timeout;
+      if (seconds) timeout = time_of(*seconds);
+      done = core_->session().wait(*work_, timeout);
+    }
+    if (done && work_->error()) std::rethrow_exception(work_->error());
+    return done;
+  }
+
+ private:
+  SharedCore core_;
+  std::shared_ptr<SharedSession::Work> work_;
+};
+
+
+class PyGroup {
+ public:
+  PyGroup(SharedCore core, std::vector<int> ranks, std::uint32_t number)
+      : core_(std::move(core)),
+        ranks_(std::move(ranks)),
+        group_(core_->session().comm(), ranks_, number) {}
+
+  int rank() const { return group_.rank(); }
+  int size() const { return group_.size(); }
+  const std::vector<int>& ranks() const { return ranks_; }
+
+  using MakeTask = std::function<Task<>(Group group, Channel channel)>;
+
+  PyWork begin(const char* what, MakeTask make_task, std::optional<double> seconds) {
+    return begin_on(next_channel(what), std::move(make_task), seconds);
+  }
+  PyWork begin_on(Channel channel, MakeTask make_task, std::optional<double> seconds) {
+    const Time timeout = seconds ? time_of(*seconds) : core_->timeout();
+    const py::gil_scoped_release others_may_run;
+    return {core_, core_->session().begin(
+                       channel.operation,
+                       [group = group_, channel, make = std::move(make_task)] {
+                         return make(group, channel);
+                       },
+                       timeout)};
+  }
+
+  // A message to one place has a channel of its tag.
+  Channel tagged(const char* what, std::int64_t tag) const {
+    if (tag < 0 || tag >= kTags) {
+      throw Error(fmt::format("a message cannot have the tag {}", tag),
+                  fmt::format("tags go from 0 to {}", kTags - 1));
+    }
+    return {kFirstTag + static_cast<std::uint32_t>(tag), Purpose::control, what};
+  }
+
+ private:
+  static constexpr std::uint32_t kFirstTag = Group::kChannels / 2;
+  static constexpr std::int64_t kTags = Group::kChannels / 2;
+  static constexpr std::uint32_t kAtOnce = 1 << 16;  // exchanges of a group
+
+  // All members begin their exchanges in the same order, so that the same ones meet.
+  Channel next_channel(const char* what) {
+    return {begun_++ % kAtOnce, Purpose::gradients, what};
+  }
+
+  SharedCore core_;
+  std::vector<int> ranks_;
+  Group group_;
+  std::uint32_t begun_ = 0;
+};
+
+Reduction reduction_named(const std::string& name) {
+  for (std::size_t i = 0; i < kReductionNames.size(); ++i) {
+    if (kReductionNames[i] == name) return static_cast<Reduction>(i);
+  }
+  throw Error(fmt::format("there is no reduction '{}'", name));
+}
+
+std::vector<Range> pieces_of(const std::vector<std::size_t>& lengths) {
+  std::vector<Range> pieces;
+  std::size_t at = 0;
+  for (const std::size_t length : lengths) {
+    pieces.push_back({at, at + length});
+    at += length;
+  }
+  return pieces;
+}
+
+
+Task<> all_gather_of(Group group, Channel channel, Vector all, std::vector<Range> pieces) {
+  co_await all_gather(group, channel, all, pieces);
+}
+Task<> reduce_scatter_of(Group group, Channel channel, Vector values, std::vector<Range> pieces,
+                         Reduction reduction) {
+  co_await reduce_scatter(group, channel, values, pieces, reduction);
+  const Range own = pieces[static_cast<std::size_t>(group.rank())];
+  conclude(values.subspan(own.begin, own.size()), reduction, group.size());
+}
+Task<> gather_of(Group group, Channel channel, ConstVector piece, Vector all,
+                 std::vector<Range> pieces, int root) {
+  co_await gather(group, channel, piece, all, pieces, root);
+}
+Task<> scatter_of(Group group, Channel channel, ConstVector all, std::vector<Range> pieces,
+                  Vector piece, int root) {
+  co_await scatter(group, channel, all, pieces, piece, root);
+}
+Task<> all_to_all_of(Group group, Channel channel, ConstVector out, std::vector<Range> out_pieces,
+                     Vector in, std::vector<Range> in_pieces) {
+  co_await all_to_all(group, channel, out, out_pieces, in, in_pieces);
+}
+Task<> reduce_of(Group group, Channel channel, Vector values, Reduction reduction, int root) {
+  co_await reduce(group, channel, values, reduction, root);
+  if (group.rank() == root) conclude(values, reduction, group.size());
+}
+Task<> send_of(Group group, Channel channel, ConstVector values, int to) {
+  Send sending = group.send(to, channel, values.bytes());
+  co_await sending;
+}
+Task<> receive_of(Group group, Channel channel, Vector values, int from) {
+  Receive receiving = group.receive(from, channel, values.bytes());
+  co_await receiving;
+}
+
+void add_exchanges(py::class_<PyGroup>& group) {
+  using Lengths = std::vector<std::size_t>;
+  using Timeout = std::optional<double>;
+  const py::arg_v timeout = py::arg("timeout") = py::none();
+  group
+      .def(
+          "all_reduce",
+          [](PyGroup& self, const Memory& values, const std::string& op, Timeout seconds) {
+            return self.begin(
+                "all_reduce",
+                [v = values.vector(), r = reduction_named(op)](Group g, Channel c) {
+                  return allreduce(find_allreduce("auto"), g, c, v, r);
+                },
+                seconds);
+          },
+          py::arg("values"), py::arg("op"), timeout)
+      .def(
+          "broadcast",
+          [](PyGroup& self, const Memory& values, int root, Timeout seconds) {
+            return self.begin(
+                "broadcast",
+                [v = values.vector(), root](Group g, Channel c) {
+                  return broadcast(g, c, v, root);
+                },
+                seconds);
+          },
+          py::arg("values"), py::arg("root"), timeout)
+      .def(
+          "reduce",
+          [](PyGroup& self, const Memory& values, const std::string& op, int root,
+             Timeout seconds) {
+            return self.begin(
+                "reduce",
+                [v = values.vector(), r = reduction_named(op), root](Group g, Channel c) {
+                  return reduce_of(g, c, v, r, root);
+                },
+                seconds);
+          },
+          py::arg("values"), py::arg("op"), py::arg("root"), timeout)
+      .def(
+          "all_gather",
+          [](PyGroup& self, const Memory& all, const Lengths& lengths, Timeout seconds) {
+            return self.begin(
+                "all_gather",
+                [v = all.vector(), pieces = pieces_of(lengths)](Group g, Channel c) {
+                  return all_gather_of(g, c, v, pieces);
+                },
+                seconds);
+          },
+          py::arg("all"), py::arg("lengths"), timeout)
+      .def(
+          "reduce_scatter",
+          [](PyGroup& self, const Memory& values, const Lengths& lengths, const std::string& op,
+             Timeout seconds) {
+            return self.begin(
+                "reduce_scatter",
+                [v = values.vector(), pieces = pieces_of(lengths), r = reduction_named(op)](
+                    Group g, Channel c) { return reduce_scatter_of(g, c, v, pieces, r); },
+                seconds);
+          },
+          py::arg("values"), py::arg("lengths"), py::arg("op"), timeout)
+      .def(
+          "gather",
+          [](PyGroup& self, const Memory& piece, const Memory& all, const Lengths& lengths,
+             int root, Timeout seconds) {
+            return self.begin(
+                "gather",
+                [p = piece.vector(), v = all.vector(), pieces = pieces_of(lengths), root](
+                    Group g, Channel c) { return gather_of(g, c, p, v, pieces, root); },
+                seconds);
+          },
+          py::arg("piece"), py::arg("all"), py::arg("lengths"), py::arg("root"), timeout)
+      .def(
+          "scatter",
+          [](PyGroup& self, const Memory& all, const Lengths& lengths, const Memory& piece,
+             int root, Timeout seconds) {
+            return self.begin(
+                "scatter",
+                [p = piece.vector(), v = all.vector(), pieces = pieces_of(lengths), root](
+                    Group g, Channel c) { return scatter_of(g, c, v, pieces, p, root); },
+                seconds);
+          },
+          py::arg("all"), py::arg("lengths"), py::arg("piece"), py::arg("root"), timeout)
+      .def(
+          "all_to_all",
+          [](PyGroup& self, const Memory& out, const Lengths& out_lengths, const Memory& in,
+             const Lengths& in_lengths, Timeout seconds) {
+            return self.begin(
+                "all_to_all",
+                [o = out.vector(), i = in.vector(), op = pieces_of(out_lengths),
+                 ip = pieces_of(in_lengths)](Group g, Channel c) {
+                  return all_to_all_of(g, c, o, op, i, ip);
+                },
+                seconds);
+          },
+          py::arg("out"), py::arg("out_lengths"), py::arg("into"), py::arg("in_lengths"), timeout)
+      .def(
+          "barrier",
+          [](PyGroup& self, Timeout seconds) {
+            return self.begin(
+                "barrier", [](Group g, Channel c) { return barrier(g, c); }, seconds);
+          },
+          timeout)
+      .def(
+          "send",
+          [](PyGroup& self, const Memory& values, int to, std::int64_t tag, Timeout seconds) {
+            return self.begin_on(
+                self.tagged("send", tag),
+                [v = values.vector(), to](Group g, Channel c) { return send_of(g, c, v, to); },
+                seconds);
+          },
+          py::arg("values"), py::arg("to"), py::arg("tag") = 0, timeout)
+      .def(
+          "receive",
+          [](PyGroup& self, const Memory& values, int from, std::int64_t tag, Timeout seconds) {
+            return self.begin_on(
+                self.tagged("receive", tag),
+                [v = values.vector(), from](Group g, Channel c) {
+                  return receive_of(g, c, v, from);
+                },
+                seconds);
+          },
+          py::arg("values"), py::arg("from_"), py::arg("tag") = 0, timeout);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "Sessions, groups and exchanges of Starling.";
+  const auto error = py::register_exception<Error>(module, "Error", PyExc_RuntimeError);
+  py::register_exception<DeadlineExceeded>(module, "Timeout", error);
+  py::register_exception<PeerLost>(module, "PeerLost", error);
+
+  py::class_<Memory>(module, "Memory")
+      .def(py::init<std::uintptr_t, std::size_t, int>(), py::arg("address"), py::arg("elements"),
+           py::arg("element"));
+  py::list elements;
+  for (const ElementInfo& each : kElementTypes) elements.append(std::string(each.name));
+  module.attr("ELEMENTS") = elements;
+
+  py::class_<PyWork>(module, "Work")
+      .def("done", &PyWork::done)
+      .def("wait", &PyWork::wait, py::arg("timeout") = py::none());
+
+  py::class_<Core, SharedCore>(module, "Core")
+      .def(py::init([](int rank, int size, const std::string& rendezvous, const std::string& secret,
+                       int timeout, int listen_fd) {
+             Job job;
+             job.rank = rank;
+             job.size = size;
+             job.rendezvous = rendezvous;
+             job.secret = secret;
+             job.timeout = std::chrono::seconds(timeout);
+             job.listen_fd = listen_fd;
+             const py::gil_scoped_release others_may_run;
+             return std::make_shared<Core>(job);
+           }),
+           py::arg("rank"), py::arg("size"), py::arg("rendezvous"), py::arg("secret"),
+           py::arg("timeout") = 60, py::arg("listen_fd") = -1)
+      .def_static("from_environment",
+                  [] {
+                    const Job job = job_from_environment();
+                    const py::gil_scoped_release others_may_run;
+                    return std::make_shared<Core>(job);
+                  })
+      .def_property_readonly("rank", [](Core& core) { return core.session().comm().rank(); })
+      .def_property_readonly("size", [](Core& core) { return core.session().comm().size(); })
+      .def("close", [](Core& core) {
+        const py::gil_scoped_release others_may_run;
+        core.close();
+      });
+
+  py::class_<PyGroup> group(module, "Group");
+  group
+      .def(py::init<SharedCore, std::vector<int>, std::uint32_t>(), py::arg("core"),
+           py::arg("ranks"), py::arg("number"))
+      .def_property_readonly("rank", &PyGroup::rank)
+      .def_property_readonly("size", &PyGroup::size)
+      .def_property_readonly("ranks", &PyGroup::ranks);
+  add_exchanges(group);
+}
+
+}  // namespace starling
