@@ -52,6 +52,8 @@ class Core {
     return *session_;
   }
   void close() { session_.reset(); }
+  // In a forked child, which has none of its threads and must not speak for its parent.
+  void abandon() { static_cast<void>(session_.release()); }
   Time timeout() const { return timeout_; }
 
  private:
@@ -78,6 +80,24 @@ class PyWork {
     }
     if (done && work_->error()) std::rethrow_exception(work_->error());
     return done;
+  }
+  // Calls that once it is done, in whichever thread drives then.
+  void then(py::function on_end) {
+    // Python's lock must be held where the function is let go of, too.
+    auto held = std::shared_ptr<py::function>(new py::function(std::move(on_end)),
+                                              [](const py::function* function) {
+                                                const py::gil_scoped_acquire hold;
+                                                delete function;
+                                              });
+    const py::gil_scoped_release others_may_run;
+    core_->session().then(*work_, [held] {
+      const py::gil_scoped_acquire hold;
+      try {
+        (*held)();
+      } catch (py::error_already_set& error) {
+        error.discard_as_unraisable("the end of an exchange");
+      }
+    });
   }
 
  private:
@@ -332,7 +352,8 @@ PYBIND11_MODULE(_core, module) {
 
   py::class_<PyWork>(module, "Work")
       .def("done", &PyWork::done)
-      .def("wait", &PyWork::wait, py::arg("timeout") = py::none());
+      .def("wait", &PyWork::wait, py::arg("timeout") = py::none())
+      .def("then", &PyWork::then);
 
   py::class_<Core, SharedCore>(module, "Core")
       .def(py::init([](int rank, int size, const std::string& rendezvous, const std::string& secret,
@@ -357,6 +378,7 @@ PYBIND11_MODULE(_core, module) {
                   })
       .def_property_readonly("rank", [](Core& core) { return core.session().comm().rank(); })
       .def_property_readonly("size", [](Core& core) { return core.session().comm().size(); })
+      .def("abandon", &Core::abandon)
       .def("close", [](Core& core) {
         const py::gil_scoped_release others_may_run;
         core.close();

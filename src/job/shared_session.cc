@@ -21,10 +21,8 @@ SharedSession::~SharedSession() {
 }
 
 std::shared_ptr<SharedSession::Work> SharedSession::begin(const char* what, MakeTask make_task,
-                                                          Time timeout,
-                                                          std::function<void()> on_end) {
+                                                          Time timeout) {
   auto work = std::make_shared<Work>();
-  work->on_end_ = std::move(on_end);
   Lock lock(mutex_);
   ++under_way_;
   if (driven_) {
@@ -58,11 +56,24 @@ Task<> SharedSession::watched(Work& work, Task<> task) {
   } catch (...) {
     work.error_ = std::current_exception();
   }
-  if (work.on_end_) std::exchange(work.on_end_, {})();
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   --under_way_;
   work.done_ = true;
   if (waiting_ > 0) changed_.notify_all();
+  const auto on_end = std::exchange(work.on_end_, {});
+  lock.unlock();
+  if (on_end) on_end();
+}
+
+void SharedSession::then(Work& work, std::function<void()> on_end) {
+  {
+    const Lock lock(mutex_);
+    if (!work.done()) {
+      work.on_end_ = std::move(on_end);
+      return;
+    }
+  }
+  on_end();
 }
 
 template <class Enough>

@@ -45,10 +45,11 @@ class SharedSession {
   Session& session() { return session_; }
   Comm& comm() { return session_.comm(); }
 
-  // Begins work under a deadline; `what` names it in the error and must outlive it. `on_end` is
-  // called once it is done, in the thread that drives.
-  std::shared_ptr<Work> begin(const char* what, MakeTask make_task, Time timeout,
-                              std::function<void()> on_end = {});
+  // Begins work under a deadline; `what` names it in the error and must outlive it.
+  std::shared_ptr<Work> begin(const char* what, MakeTask make_task, Time timeout);
+  // Calls that once the work is done: in the thread that drives, or here and now if it is already.
+  // It may begin work, and must not wait for any.
+  void then(Work& work, std::function<void()> on_end);
   // Until it is done, or for no longer than that; false if it is not. Throws nothing of its own:
   // error() has what it failed with.
   bool wait(Work& work, std::optional<Time> timeout = {});

@@ -1,0 +1,5 @@
+"""Starling: training on many machines when the network is the bottleneck."""
+
+from ._core import Error, PeerLost, Timeout
+
+__all__ = ["Error", "PeerLost", "Timeout"]

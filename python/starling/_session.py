@@ -1,0 +1,100 @@
+"""The session of this process: joined once, shared by everything above it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import threading
+
+from . import _core
+
+_lock = threading.Lock()
+_open: "Session | None" = None
+
+
+class Session:
+    """A job joined. Groups of its ranks exchange; the last one to go closes it."""
+
+    def __init__(self, core: _core.Core, token: str):
+        self.core = core
+        self.token = token  # the same on all ranks, and on no others
+        self.rank: int = core.rank
+        self.size: int = core.size
+        self._numbers: set[int] = {0}
+        self._guard = threading.Lock()
+
+    def numbers_in_use(self) -> set[int]:
+        with self._guard:
+            return set(self._numbers)
+
+    def group(self, ranks: list[int], number: int) -> _core.Group:
+        """The ranks, which all know the group by that number."""
+        with self._guard:
+            self._numbers.add(number)
+        return _core.Group(self.core, ranks, number)
+
+    def release(self, number: int) -> None:
+        with self._guard:
+            self._numbers.discard(number)
+
+    def close(self) -> None:
+        global _open
+        with _lock:
+            if _open is self:
+                _open = None
+        self.core.close()
+
+
+def current() -> "Session | None":
+    return _open
+
+
+def adopt(core: _core.Core, token: str) -> Session:
+    global _open
+    session = Session(core, token)
+    with _lock:
+        _open = session
+    return session
+
+
+def listen(address: str) -> tuple[int, int]:
+    """A socket that listens there for the other ranks: its descriptor and its port."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.bind((address, 0))
+    listener.listen(1024)
+    port = listener.getsockname()[1]
+    return listener.detach(), port
+
+
+def address_towards(host: str) -> str:
+    """This machine's address on the way to that host."""
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(place)
+            return probe.getsockname()[0]
+    except OSError:
+        return "127.0.0.1"
+
+
+def _close_at_exit() -> None:
+    # Before the interpreter goes: a thread of ours may want its lock.
+    session = _open
+    if session is not None:
+        session.close()
+
+
+atexit.register(_close_at_exit)
+
+
+def _forget_in_child() -> None:
+    # A fork has the parent's sockets, and must neither speak nor say goodbye for it.
+    global _open
+    if _open is not None:
+        _open.core.abandon()
+        _open = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
