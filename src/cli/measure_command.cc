@@ -29,6 +29,7 @@ void check_flags(const Grid& grid, const MeasureCommand& command) {
   const MeasureOptions& options = command.options;
   if (options.workers && !grid.takes_workers) refuse("--workers");
   if (options.slow && !grid.takes_slow) refuse("--slow");
+  if (!options.only.empty() && !grid.takes_only) refuse("--only");
   if (!options.lab.empty() && grid.takes_slow) refuse("--lab");
   if (const auto flag = command.settings.any_flag(); flag && !grid.takes_settings) refuse(*flag);
 }
@@ -113,6 +114,11 @@ void add_measure_command(CLI::App& app) {
                    "--seed")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  measure
+      ->add_option("--only", command->options.only,
+                   "all but paper and slow: only these of those that it compares, e.g. "
+                   "horovod,pairwise")
+      ->delimiter(',');
   measure->add_option("--slow", command->options.slow,
                       "slow: which worker is slow, and how many times; by default 3:5");
   measure->add_option("--lab", command->options.lab,
