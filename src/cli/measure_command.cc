@@ -107,6 +107,12 @@ void add_measure_command(CLI::App& app) {
       ->add_option("--workers", command->options.workers,
                    "all but paper: how many workers; by default 4 (tradeoff: 6)")
       ->check(CLI::Range(1, 4096));
+  measure
+      ->add_option("--seeds", command->options.seeds,
+                   "all but slow: from how many seeds each setting is trained, counted on from "
+                   "--seed")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   measure->add_option("--slow", command->options.slow,
                       "slow: which worker is slow, and how many times; by default 3:5");
   measure->add_option("--lab", command->options.lab,

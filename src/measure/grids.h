@@ -22,6 +22,7 @@ struct MeasureOptions {
   std::filesystem::path folder;  // each run has its own in it
   std::optional<int> workers;
   std::optional<std::string> slow;
+  int seeds = 1;                     // each setting is trained from so many
   std::string lab;                   // each run in one of its own, see launch/lab.h
   GridProgress* progress = nullptr;  // the grid says how many runs it expects
 };

@@ -106,10 +106,11 @@ constexpr std::size_t field_count() {
 }
 
 // The structs of others in a struct are no settings, nor is what follows from other settings: the
-// graph's size and merge weights, and for mixing whether it waits, its rounds up and down and its seed.
+// graph's size and merge weights, and for mixing whether it waits, its rounds up and down, its seed
+// and what the model's matrices are.
 TEST(Settings, VisitForgetsNone) {
   const std::size_t count = field_count<Settings>() - 7 + field_count<GraphSettings>() - 2 +
-                            field_count<MixingSettings>() - 2 - 4 + field_count<CodecSettings>() +
+                            field_count<MixingSettings>() - 2 - 5 + field_count<CodecSettings>() +
                             field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
                             field_count<GateSettings>() + field_count<StalenessRule>() +
                             field_count<OptimizerSettings>() + field_count<LrSchedule>() +
@@ -317,8 +318,15 @@ TEST(CheckSettings, RefusesAnExchangeWithoutAllreduce) {
     EXPECT_EQ(
         check(
             [&](Settings& s) { s.strategy = named<StrategyKind>(strategy), s.exchange = "tree"; }),
-        "exchange = tree has no effect here: it goes with strategy allreduce; leave it at auto");
+        "exchange = tree has no effect here: it goes with strategy allreduce with codec raw; leave "
+        "it at auto");
   }
+  EXPECT_EQ(check([](Settings& s) {
+              s.strategy = StrategyKind::allreduce, s.exchange = "tree",
+              s.mix.codec.kind = CodecSettings::Kind::half;
+            }),
+            "exchange = tree has no effect here: it goes with strategy allreduce with codec raw; "
+            "leave it at auto");
 }
 
 using Changes = std::vector<std::pair<std::string, std::string>>;
@@ -661,6 +669,13 @@ TEST(CheckSettings, TakesMixingsThatGoTogether) {
         s.mix.graph.kind = GraphSettings::Kind::static_exponential, s.mix.step = 0.1;
       },
       [](Settings& s) {
+        s.mix.rule = MixingSettings::Rule::outer, s.mix.graph.kind = GraphSettings::Kind::mesh,
+        s.mix.codec.kind = CodecSettings::Kind::sign, s.schedule.overlap = true;
+      },
+      [](Settings& s) {
+        s.strategy = StrategyKind::allreduce, s.mix.codec.kind = CodecSettings::Kind::quantized;
+      },
+      [](Settings& s) {
         s.strategy = StrategyKind::pairwise, s.schedule.probability = 0.5,
         s.mix.codec.kind = CodecSettings::Kind::half;
       },
@@ -699,14 +714,11 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
     }
   }
   const std::string overlap =
-      "overlap goes with rounds of mean or push-sum; leave it out, or use schedule sync and mixing "
+      "overlap goes with rounds of mean, push-sum or outer; leave it out, or use schedule sync and "
+      "mixing "
       "mean";
   EXPECT_EQ(check_mixing([](Settings& s) {
               s.schedule.overlap = true, s.schedule.kind = ScheduleSettings::Kind::async;
-            }),
-            overlap);
-  EXPECT_EQ(check_mixing([](Settings& s) {
-              s.schedule.overlap = true, s.mix.rule = MixingSettings::Rule::outer;
             }),
             overlap);
   EXPECT_EQ(check_mixing([](Settings& s) {
@@ -715,7 +727,8 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
             }),
             overlap);
   const std::string coded =
-      "codec = top-k goes with mixing updates, and with mean in schedule sync; leave it out";
+      "codec = top-k goes with mixing updates and outer, and with mean in schedule sync; leave it "
+      "out";
   EXPECT_EQ(check_mixing([](Settings& s) {
               s.mix.codec.kind = CodecSettings::Kind::top_k,
               s.mix.rule = MixingSettings::Rule::elastic,
@@ -732,6 +745,11 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
               s.mix.rule = MixingSettings::Rule::push_sum;
             }),
             coded);
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.mix.codec.kind = CodecSettings::Kind::top_k,
+              s.mix.rule = MixingSettings::Rule::outer;
+            }),
+            "coded changes are averaged over all workers; use graph mesh, or codec raw");
   const std::string changing =
       "coded differences need the same neighbours in every round; use graph static-exponential";
   EXPECT_EQ(check_mixing([](Settings& s) {
@@ -805,10 +823,10 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
               "graph = mesh has no effect here: it goes with strategy mix; leave it at window");
   }
   EXPECT_EQ(check([](Settings& s) {
-              s.strategy = StrategyKind::allreduce, s.mix.codec.kind = CodecSettings::Kind::half;
+              s.strategy = StrategyKind::ring_leader, s.mix.codec.kind = CodecSettings::Kind::half;
             }),
-            "codec = half has no effect here: it goes with strategies mix, pairwise, exponential "
-            "and local; leave it at raw");
+            "codec = half has no effect here: it goes with strategies allreduce, mix, pairwise, "
+            "exponential and local; leave it at raw");
 }
 
 TEST(CheckSettings, RefusesAGraphFileThatIsMissingOrConnectsNotAll) {
