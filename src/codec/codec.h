@@ -100,6 +100,11 @@ std::unique_ptr<Codec> make_half();
 std::unique_ptr<Codec> make_bfloat();
 std::unique_ptr<Codec> make_threshold(const CodecSettings& settings);
 std::unique_ptr<Codec> make_top_k(const CodecSettings& settings);
+std::unique_ptr<Codec> make_random(const CodecSettings& settings, const CodecStream& stream);
+std::unique_ptr<Codec> make_quantized(const CodecSettings& settings, const CodecStream& stream);
+std::unique_ptr<Codec> make_hierarchical(const CodecSettings& settings, const CodecStream& stream);
+std::unique_ptr<Codec> make_sign(const CodecSettings& settings);
+std::unique_ptr<Codec> make_low_rank(const CodecSettings& settings, const CodecStream& stream);
 
 // Codes are little-endian and written as they are in memory.
 static_assert(std::endian::native == std::endian::little);
