@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "measure/grid_progress.h"
 #include "report/plot.h"
@@ -28,19 +29,31 @@ struct MeasureOptions {
 };
 
 struct MeasuredGrid {
+  // A further table of the same runs, which is saved under its own name.
+  struct Part {
+    std::string name;
+    std::string headline;
+    Table table;
+    nlohmann::json rows = nlohmann::json::array();
+    std::optional<Plot> plot = {};
+  };
+
   Table table;
   nlohmann::json rows;                                   // the same, as numbers
   nlohmann::json conditions = nlohmann::json::object();  // what holds for all rows
   std::string headline = {};                             // what was measured,
   std::string remarks = {};                              // and what is to be seen in the table
   std::optional<Plot> plot = {};
+  std::vector<Part> parts = {};
 
   std::string text() const;      // all in words, for a terminal
   std::string markdown() const;  // and for a page
 };
 
-// The pair-wise averaging paper's table 2, repeated.
+// The pair-wise averaging paper's tables and its figure, repeated for all that "passes" may mean.
 MeasuredGrid measure_paper(const MeasureOptions& options);
+// Under which conditions one pass collapses as it does in that figure.
+MeasuredGrid measure_collapse(const MeasureOptions& options);
 // Every named system on the same data.
 MeasuredGrid measure_systems(const MeasureOptions& options);
 // Bytes against accuracy of pairwise averaging, over its settings.
@@ -57,6 +70,7 @@ struct Grid {
   bool takes_settings;
   bool takes_workers;
   bool takes_slow;
+  int seeds = 1;  // by default
 };
 
 inline constexpr Grid kGrids[] = {
@@ -64,7 +78,14 @@ inline constexpr Grid kGrids[] = {
      .measure = measure_paper,
      .takes_settings = true,
      .takes_workers = false,
-     .takes_slow = false},
+     .takes_slow = false,
+     .seeds = 5},
+    {.name = "collapse",
+     .measure = measure_collapse,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_slow = false,
+     .seeds = 3},
     {.name = "systems",
      .measure = measure_systems,
      .takes_settings = true,
