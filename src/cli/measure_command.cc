@@ -18,6 +18,7 @@ struct MeasureCommand {
   std::string grid = "paper";
   SettingsFlags settings;
   MeasureOptions options;
+  std::optional<int> seeds;
   std::string folder;
   bool print_json = false;
 };
@@ -54,6 +55,7 @@ void measure_grid(MeasureCommand& command) {
   }
   GridProgress progress(grid.name);
   command.options.folder = command.folder;
+  command.options.seeds = command.seeds.value_or(grid.seeds);
   command.options.progress = &progress;
   command.options.settings_over = [&flags = command.settings](Settings defaults) {
     return flags.unchecked(std::move(defaults));
@@ -79,9 +81,15 @@ void add_measure_command(CLI::App& app) {
   CLI::App* measure =
       app.add_subcommand("measure", "Run a grid of settings and compare them in a table");
   measure->footer(
-      "paper: the grid of the pair-wise averaging paper's table 2: 2 to 6 workers, passes from all "
-      "down to 1,\n"
-      "with more iterations (epochs over --samples) the fewer the passes.\n"
+      "paper: the pair-wise averaging paper's tables 1 and 2 and its figure 3: 2 to 6 workers, 1 "
+      "to "
+      "all passes in\n"
+      "every sense of the word, 12 to 27 iterations (epochs over --samples); about 1000 short "
+      "runs, "
+      "1 to 2 hours on 2 cores.\n"
+      "collapse: under which conditions (samples, momentum, learning rate) one pass collapses as "
+      "in "
+      "its figure 3.\n"
       "systems: every named system on the same data, each with its own settings where no flag says "
       "otherwise;\n"
       "5 epochs unless --epochs is given.\n"
@@ -93,13 +101,13 @@ void add_measure_command(CLI::App& app) {
       "slow: in the simulator, what each schedule makes of one slow worker; takes seconds.\n"
       "What was measured before is kept: interrupt it, call it again, and it goes on.\n\n"
       "Example:\n"
-      "  starling measure --grid paper --samples 3000 --model cnn3\n"
+      "  sudo starling measure --grid paper --lab 1gbit\n"
       "  starling measure --grid systems --epochs 3\n"
       "  sudo starling measure --grid race --lab 10mbit\n"
       "  starling measure --grid slow --workers 8 --slow 0:10");
-  std::vector<std::string> names;
+  std::vector<std::string_view> names;
   for (const Grid& grid : kGrids) names.emplace_back(grid.name);
-  measure->add_option("--grid", command->grid, "which grid: paper, systems, tradeoff, race or slow")
+  measure->add_option("--grid", command->grid, "which grid: " + listed(names, " or "))
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   measure->add_option("--folder", command->folder,
@@ -109,14 +117,13 @@ void add_measure_command(CLI::App& app) {
                    "all but paper: how many workers; by default 4 (tradeoff: 6)")
       ->check(CLI::Range(1, 4096));
   measure
-      ->add_option("--seeds", command->options.seeds,
+      ->add_option("--seeds", command->seeds,
                    "all but slow: from how many seeds each setting is trained, counted on from "
-                   "--seed")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+                   "--seed; by default 1 (paper: 5, collapse: 3)")
+      ->check(CLI::Range(1, 1000));
   measure
       ->add_option("--only", command->options.only,
-                   "all but paper and slow: only these of those that it compares, e.g. "
+                   "all but paper, collapse and slow: only these of those that it compares, e.g. "
                    "horovod,pairwise")
       ->delimiter(',');
   measure->add_option("--slow", command->options.slow,

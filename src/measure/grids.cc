@@ -13,19 +13,31 @@ namespace {
 
 std::string paragraph(const std::string& text) { return text.empty() ? "" : text + "\n\n"; }
 
+void save(const std::filesystem::path& folder, const std::string& name, const std::string& markdown,
+          const Table& table, const nlohmann::json& rows) {
+  write_whole_file(folder / (name + ".md"), markdown);
+  write_whole_file(folder / (name + ".csv"), table.csv());
+  write_whole_file(folder / (name + ".json"), rows.dump(2) + "\n");
+}
+
+void draw(const std::filesystem::path& folder, const std::string& name, const Plot& plot) {
+  const std::string svg = plot.svg();
+  write_whole_file(folder / (name + ".svg"), svg);
+  write_png(svg, folder / (name + ".png"));
+}
+
+std::string markdown_of(const MeasuredGrid::Part& part) {
+  return paragraph(part.headline) + part.table.markdown();
+}
+
 void save(const MeasuredGrid& measured, const std::filesystem::path& folder) {
-  const auto write = [&](const char* name, const std::string& text) {
-    write_whole_file(folder / name, text);
-  };
   std::error_code shown_by_write;
   std::filesystem::create_directories(folder, shown_by_write);
-  write("table.md", measured.markdown());
-  write("table.csv", measured.table.csv());
-  write("table.json", measured.rows.dump(2) + "\n");
-  if (measured.plot) {
-    const std::string svg = measured.plot->svg();
-    write("plot.svg", svg);
-    write_png(svg, folder / "plot.png");
+  save(folder, "table", measured.markdown(), measured.table, measured.rows);
+  if (measured.plot) draw(folder, "plot", *measured.plot);
+  for (const MeasuredGrid::Part& part : measured.parts) {
+    save(folder, part.name, markdown_of(part), part.table, part.rows);
+    if (part.plot) draw(folder, part.name, *part.plot);
   }
 }
 
@@ -51,7 +63,9 @@ void report_on_all(const GridProgress& progress, const std::filesystem::path& fo
 }  // namespace
 
 std::string MeasuredGrid::text() const {
-  return paragraph(headline) + table.text() + "\n" + paragraph(remarks);
+  std::string all = paragraph(headline) + table.text() + "\n" + paragraph(remarks);
+  for (const Part& part : parts) all += paragraph(part.headline) + part.table.text() + "\n";
+  return all;
 }
 
 std::string MeasuredGrid::markdown() const {

@@ -30,19 +30,31 @@ struct MeasureOptions {
 };
 
 struct MeasuredGrid {
+  // A further table of the same runs, which is saved under its own name.
+  struct Part {
+    std::string name;
+    std::string headline;
+    Table table;
+    nlohmann::json rows = nlohmann::json::array();
+    std::optional<Plot> plot = {};
+  };
+
   Table table;
   nlohmann::json rows;                                   // the same, as numbers
   nlohmann::json conditions = nlohmann::json::object();  // what holds for all rows
   std::string headline = {};                             // what was measured,
   std::string remarks = {};                              // and what is to be seen in the table
   std::optional<Plot> plot = {};
+  std::vector<Part> parts = {};
 
   std::string text() const;      // all in words, for a terminal
   std::string markdown() const;  // and for a page
 };
 
-// The pair-wise averaging paper's table 2, repeated.
+// The pair-wise averaging paper's tables and its figure, repeated for all that "passes" may mean.
 MeasuredGrid measure_paper(const MeasureOptions& options);
+// Under which conditions one pass collapses as it does in that figure.
+MeasuredGrid measure_collapse(const MeasureOptions& options);
 // Every named system on the same data.
 MeasuredGrid measure_systems(const MeasureOptions& options);
 // Which share of what exchanging is worth is kept, for how many bytes.
@@ -60,10 +72,20 @@ struct Grid {
   bool takes_workers;
   bool takes_slow = false;
   bool takes_only = false;
+  int seeds = 1;  // by default
 };
 
 inline constexpr Grid kGrids[] = {
-    {.name = "paper", .measure = measure_paper, .takes_settings = true, .takes_workers = false},
+    {.name = "paper",
+     .measure = measure_paper,
+     .takes_settings = true,
+     .takes_workers = false,
+     .seeds = 5},
+    {.name = "collapse",
+     .measure = measure_collapse,
+     .takes_settings = true,
+     .takes_workers = true,
+     .seeds = 3},
     {.name = "systems",
      .measure = measure_systems,
      .takes_settings = true,

@@ -103,10 +103,6 @@ std::optional<double> graph_gap(const Settings& settings) {
   constexpr int kMostWorkers = 128;
   if (settings.copies() > kMostWorkers) return std::nullopt;
   const GraphSettings made_as = graph_settings(settings);
-  if (!made_as.merge_weights.empty()) {
-    const Matrix round = merge_matrix(made_as.size, made_as.merge_weights);
-    return spectral_gap(std::span(&round, 1));
-  }
   const Graph graph = make_graph(made_as);
   using enum MixingSettings::Rule;
   const MixingSettings::Rule rule = settings.mix.rule;
@@ -114,9 +110,10 @@ std::optional<double> graph_gap(const Settings& settings) {
   if (is_star && (rule == mean || rule == outer) && mixes_in_step(settings)) {
     return 1;  // the centre takes the mean of all
   }
+  if (rule != push_sum) return spectral_gap(round_matrices(made_as, graph));
   std::vector<Matrix> rounds;
   for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
-    rounds.push_back(rule == push_sum ? push_matrix(graph, round) : mixing_weights(graph, round));
+    rounds.push_back(push_matrix(graph, round));
   }
   return spectral_gap(rounds);
 }
@@ -157,6 +154,13 @@ void check_mix(const Settings& settings) {
   if (coded && mix.rule == mean && graph_kind(settings) == GraphSettings::Kind::exponential) {
     throw Error("coded differences need the same neighbours in every round",
                 "use graph static-exponential");
+  }
+  const GraphSettings::Passes passes_mean = graph_settings(settings).passes_mean;
+  if (coded && passes_mean != GraphSettings::Passes::window) {
+    throw Error(fmt::format("passes_mean = {} sends whole weights, not codec {}'s differences to "
+                            "the same neighbours in every round",
+                            passes_mean, mix.codec.kind),
+                "use passes_mean window, or leave out the codec");
   }
   if (rule.through_centre && mix.graph.kind != GraphSettings::Kind::star) {
     throw Error(fmt::format("mixing = {} goes through a centre", mix.rule), "use graph star");

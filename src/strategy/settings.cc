@@ -293,13 +293,16 @@ std::optional<std::string> advice(const Settings& settings) {
   }
   if (settings.strategy != StrategyKind::pairwise) return std::nullopt;
   const int passes = mix.graph.passes, all_others = settings.copies() - 1;
-  const double ours = pairwise_vectors_sent(settings.copies(), passes);
-  const double all = pairwise_vectors_sent(settings.copies(), all_others);
-  if (passes >= all_others || ours <= all) return std::nullopt;
+  const double all = mean_vectors_sent(settings.copies());
+  const double ours = mix.graph.in_groups() ? mean_vectors_sent(std::min(passes, all_others) + 1)
+                      : mix.graph.repeats() ? std::min(passes, all_others)
+                                            : pairwise_vectors_sent(settings.copies(), passes);
+  if (ours <= all) return std::nullopt;
   return fmt::format(
       "passes = {} sends {:.2f} times the weights a round; averaging over all {} workers (passes = "
-      "{}) sends only {:.2f} times",
-      passes, ours, settings.copies(), all_others, all);
+      "{}{}) sends only {:.2f} times",
+      passes, ours, settings.copies(), all_others,
+      mix.graph.repeats() ? ", passes_mean = window" : "", all);
 }
 
 }  // namespace starling

@@ -17,8 +17,7 @@ class Coder {
   Coder(const CodecSettings& settings, std::uint64_t seed, std::uint64_t rank, std::uint64_t use,
         Range range, const std::vector<Fold>& folds)
       : feedback_(settings.feedback),
-        codec_(make_codec(settings, {Random{seed, rank, use}.bits(),
-                                     folds_in(folds, range)})),
+        codec_(make_codec(settings, {Random{seed, rank, use}.bits(), folds_in(folds, range)})),
         residual_(range.size()) {}
 
   // What the others decode.
@@ -90,7 +89,8 @@ class CodedOracle {
       for (std::size_t e = 0; e < parts_[i].size(); ++e) {
         double& at = left[parts_[i].begin + e];
         for (std::size_t rank = 0; rank < sent.size(); ++rank) {
-          at += static_cast<double>(coder(rank, i).residual()[e]) / static_cast<double>(sent.size());
+          at +=
+              static_cast<double>(coder(rank, i).residual()[e]) / static_cast<double>(sent.size());
         }
         if (owners_) at += static_cast<double>(means_[i].residual()[e]);
       }

@@ -68,8 +68,8 @@ TEST(CodedOuter, IsNesterovAlongTheMeanOfCodedChangesAndSendsNothingElse) {
   constexpr int kPeriod = 4;
   constexpr std::size_t kElements = 203;  // three of them buffers
   for (const OuterCase& each : cases) {
-    SCOPED_TRACE(testing::Message() << name_of(each.codec.kind) << " n=" << each.size << " steps="
-                                    << each.steps << " overlap=" << each.overlap);
+    SCOPED_TRACE(testing::Message() << name_of(each.codec.kind) << " n=" << each.size
+                                    << " steps=" << each.steps << " overlap=" << each.overlap);
     Settings settings = settings_for("mix", each.size);
     settings.mix.graph.kind = GraphSettings::Kind::mesh;
     settings.mix.rule = MixingSettings::Rule::outer;
@@ -122,8 +122,7 @@ TEST(CodedOuter, IsNesterovAlongTheMeanOfCodedChangesAndSendsNothingElse) {
     ASSERT_EQ(workers.weights, expected);
     for (const Floats& weights : workers.weights) EXPECT_EQ(weights, workers.weights[0]);
     for (int rank = 0; rank < each.size; ++rank) {
-      const std::uint64_t sent =
-          workers.sent_bytes(rank, Purpose::weights) - at_start[index(rank)];
+      const std::uint64_t sent = workers.sent_bytes(rank, Purpose::weights) - at_start[index(rank)];
       const std::uint64_t looking = sent - oracle.sent(index(rank));  // whether all are alike
       EXPECT_LE(looking, 16u * 4) << "rank " << rank;
     }

@@ -294,7 +294,51 @@ TEST(CheckSettings, RefusesPassesWithoutPairwise) {
   }
 }
 
+TEST(CheckSettings, RefusesAMeaningOfPassesWhereThereAreNone) {
+  const std::function<void(Settings&)> changes[] = {
+      [](Settings& s) { s.strategy = StrategyKind::exponential; },
+      [](Settings& s) {
+        s.strategy = StrategyKind::mix, s.mix.graph.kind = GraphSettings::Kind::mesh;
+      },
+      [](Settings& s) {
+        s.strategy = StrategyKind::mix, s.mix.rule = MixingSettings::Rule::push_sum;
+      },
+      [](Settings& s) { s.schedule.kind = ScheduleSettings::Kind::async; },
+  };
+  for (const auto& change : changes) {
+    EXPECT_EQ(
+        check([&](Settings& s) {
+          change(s), s.mix.graph.passes_mean = GraphSettings::Passes::group;
+        }),
+        "passes_mean = group has no effect here: it goes with strategy pairwise, and mix with "
+        "graph window, by mixing mean in schedule sync; leave it at window");
+  }
+  EXPECT_EQ(read_error("passes_mean = 'ring'"),
+            "there is no meaning of passes 'ring'; there are window, repeat, group");
+}
+
+TEST(CheckSettings, RefusesACodecWherePassesMeanSomethingElseThanAWindow) {
+  for (const char* meaning : {"repeat", "group"}) {
+    EXPECT_EQ(
+        check([&](Settings& s) {
+          s.mix.graph.passes_mean = named<GraphSettings::Passes>(meaning);
+          s.mix.codec.kind = CodecSettings::Kind::half;
+        }),
+        fmt::format("passes_mean = {} sends whole weights, not codec half's differences to "
+                    "the same neighbours in every round; use passes_mean window, or leave out "
+                    "the codec",
+                    meaning));
+  }
+}
+
 TEST(CheckSettings, RefusesMorePassesThanThereAreOthers) {
+  for (const char* meaning : {"window", "repeat", "group"}) {
+    EXPECT_EQ(check([&](Settings& s) {
+                s.mix.graph.passes = 4,
+                s.mix.graph.passes_mean = named<GraphSettings::Passes>(meaning);
+              }),
+              "passes = 4 needs more than 4 workers; it goes from 1 to 3, which averages over all");
+  }
   EXPECT_EQ(check([](Settings& s) { s.mix.graph.passes = 4; }),
             "passes = 4 needs more than 4 workers; it goes from 1 to 3, which averages over all");
   EXPECT_EQ(check([](Settings& s) { s.workers = 2, s.mix.graph.passes = 2; }),
@@ -350,6 +394,8 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
   const std::string async = mix + "schedule = 'async'\n";
   const Changes all = {
       {"passes = 2", mix},
+      {"passes_mean = 'group'", mix},
+      {"passes_mean = 'repeat'", "strategy = 'pairwise'"},
       {"period = 2", "strategy = 'local'"},
       {"exchange = 'tree'", "strategy = 'allreduce'"},
       {"micro_batches = 8", "pipeline = 2"},
@@ -924,6 +970,24 @@ TEST(Advice, SaysWhenAveragingOverAllSendsLess) {
   EXPECT_EQ(advice(settings),
             "passes = 2 sends 2.00 times the weights a round; averaging over all 4 workers (passes "
             "= 3) sends only 1.50 times");
+}
+
+TEST(Advice, KnowsWhatPassesMean) {
+  Settings settings;
+  settings.mix.graph.passes = 3;
+  settings.mix.graph.passes_mean = GraphSettings::Passes::repeat;
+  EXPECT_EQ(advice(settings),
+            "passes = 3 sends 3.00 times the weights a round; averaging over all 4 workers (passes "
+            "= 3, passes_mean = window) sends only 1.50 times");
+  settings.mix.graph.passes_mean = GraphSettings::Passes::group;
+  for (settings.mix.graph.passes = 1; settings.mix.graph.passes < 4; ++settings.mix.graph.passes) {
+    EXPECT_EQ(advice(settings), std::nullopt) << "no group sends more than all together";
+  }
+  settings.workers = settings.mix.graph.passes = 1;
+  for (const char* meaning : {"window", "repeat", "group"}) {
+    settings.mix.graph.passes_mean = named<GraphSettings::Passes>(meaning);
+    EXPECT_EQ(advice(settings), std::nullopt) << "who is alone sends nothing";
+  }
 }
 
 TEST(Advice, IsSilentWhereThereIsNothingToGain) {
