@@ -11,6 +11,7 @@
 // pass is the same whether it is a window or repeated, and so are a window and a group of all.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/units.h"
@@ -353,22 +354,23 @@ MeasuredGrid measure_paper(const MeasureOptions& options) {
   }
   results.measure();
 
-  MeasuredGrid::Part last = table2(results);
+  const MeasuredGrid::Part first = table2(results);
+  const TrainSettings& train = common.train;
   MeasuredGrid grid{
-      .table = last.table,
-      .rows = last.rows,
+      .table = first.table,
+      .rows = first.rows,
       .conditions = {{"lab", options.lab}, {"seeds", options.seeds}},
       .headline = fmt::format(
-          "{} on {} samples of {}, batches of {}, lr {:g}, momentum {:g}, {} of 1 to {} seeds; "
-          "accuracy on {} test samples. Network is what {} counted for all workers, both ways; it "
-          "differs by {:.1f} % between seeds at the most.\n\n{}",
-          common.train.model, common.train.samples, name_of(common.train.data), common.train.batch,
-          common.optimizer.lr, common.optimizer.momentum, "mean and standard deviation",
-          options.seeds,
-          common.train.test_samples == 0 ? "all" : std::to_string(common.train.test_samples),
+          "{} on {} samples of {}, batches of {}, lr {:g}, momentum {:g}; mean and standard "
+          "deviation "
+          "of {} seeds on {} test samples. Network is what {} counted for all workers, both ways; "
+          "seeds differ in it by {:.1f} % at the most.\n\n{}",
+          train.model, train.samples, name_of(train.data), train.batch, common.optimizer.lr,
+          common.optimizer.momentum, options.seeds,
+          train.test_samples == 0 ? "all" : std::to_string(train.test_samples),
           options.lab.empty() ? "the ledger"
                               : fmt::format("the kernel on links of {}", options.lab),
-          results.largest_deviation_of_bytes() * 100, last.headline),
+          results.largest_deviation_of_bytes() * 100, first.headline),
       .plot = drawn(results)};
   grid.parts = {table1(results), figure3(results), counters(results)};
   for (const MeasuredGrid::Part& part : grid.parts) grid.conditions[part.name] = part.rows;
