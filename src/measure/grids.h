@@ -64,6 +64,11 @@ MeasuredGrid measure_race(const MeasureOptions& options);
 // What each schedule makes of one slow worker, in the simulator.
 MeasuredGrid measure_slow(const MeasureOptions& options);
 
+// What it takes every named system to get to a goal, each at its best learning rate.
+MeasuredGrid measure_time_to_accuracy(const MeasureOptions& options);
+// The best learning rate against the number of workers.
+MeasuredGrid measure_rates(const MeasureOptions& options);
+
 struct Grid {
   const char* name;
   MeasuredGrid (*measure)(const MeasureOptions&);
@@ -100,6 +105,16 @@ inline constexpr Grid kGrids[] = {
      .measure = measure_race,
      .takes_settings = true,
      .takes_workers = true,
+     .takes_only = true},
+    {.name = "time-to-accuracy",
+     .measure = measure_time_to_accuracy,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_only = true},
+    {.name = "rates",
+     .measure = measure_rates,
+     .takes_settings = true,
+     .takes_workers = false,
      .takes_only = true},
     {.name = "slow",
      .measure = measure_slow,
