@@ -33,6 +33,9 @@ constexpr Recipe kTextRacers[] = {
     {"pytorch-ddp", "strategy = 'allreduce'", true},
     {"all-reduce", "strategy = 'allreduce'"},
     {"pairwise-16", "strategy = 'pairwise'; period = 16"},
+    {"flock-4", STARLING_MEAN_OF_CODED_CHANGES "period = 4; codec = 'quantized'; codec_levels = 1"},
+    {"flock-16",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 16; codec = 'quantized'; codec_levels = 1"},
 };
 
 struct Racer {

@@ -27,6 +27,11 @@ struct Recipe {
   bool is_ddp = false;
 };
 
+// For recipes: what the system flock does, of any period and codec.
+#define STARLING_MEAN_OF_CODED_CHANGES                                                     \
+  "strategy = 'mix'; graph = 'mesh'; mixing = 'outer'; outer_lr = 1; outer_momentum = 0; " \
+  "codec_entropy = true; "
+
 class Subject {
  public:
   // The one that the flags ask for.

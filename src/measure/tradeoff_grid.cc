@@ -32,6 +32,19 @@ constexpr Recipe kTextTrades[] = {
     {"mean-64", "strategy = 'local'; period = 64"},
     {"pairwise-16-half", "strategy = 'pairwise'; period = 16; codec = 'half'"},
     {"diloco", "strategy = 'mix'; graph = 'mesh'; mixing = 'outer'; period = 16"},
+    {"flock-1-seven-levels",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 1; codec = 'quantized'; codec_levels = 3"},
+    {"flock-3", STARLING_MEAN_OF_CODED_CHANGES "period = 3; codec = 'quantized'; codec_levels = 1"},
+    {"flock-16",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 16; codec = 'quantized'; codec_levels = 1"},
+    {"flock-64",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 64; codec = 'quantized'; codec_levels = 1"},
+    {"flock-16-sign", STARLING_MEAN_OF_CODED_CHANGES "period = 16; codec = 'sign'"},
+    {"flock-1-top-1-percent",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 1; codec = 'top-k'; codec_share = 0.01"},
+    {"gradients-seven-levels",
+     "strategy = 'allreduce'; codec = 'quantized'; codec_levels = 3; codec_entropy = true"},
+    {"gradients-top-1-percent", "strategy = 'allreduce'; codec = 'top-k'; codec_share = 0.01"},
 };
 constexpr Recipe kImageTrades[] = {
     {"pairwise-1", "strategy = 'pairwise'"},
@@ -46,6 +59,11 @@ constexpr Recipe kImageTrades[] = {
     {"pairwise-8-top-0.2-percent",
      "strategy = 'pairwise'; period = 8; codec = 'top-k'; codec_share = 0.002; mixing_step = 0.05"},
     {"diloco", "strategy = 'mix'; graph = 'mesh'; mixing = 'outer'; period = 16"},
+    {"flock-1-seven-levels",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 1; codec = 'quantized'; codec_levels = 3"},
+    {"flock-3", STARLING_MEAN_OF_CODED_CHANGES "period = 3; codec = 'quantized'; codec_levels = 1"},
+    {"flock-16",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 16; codec = 'quantized'; codec_levels = 1"},
 };
 
 constexpr double kSavings[] = {10, 50, 300};  // the best at each of these is told
