@@ -1,5 +1,7 @@
 #include "measure/grids.h"
 
+#include <algorithm>
+#include <map>
 #include <vector>
 
 #include "base/whole_file.h"
@@ -39,9 +41,22 @@ void save(const MeasuredGrid& measured, const std::filesystem::path& folder) {
   }
 }
 
+// Runs are called by their folders within the grid's, seeds only where there are several.
 void report_on_all(const GridProgress& progress, const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> all;  // a grid may look at one twice
+  std::map<std::filesystem::path, int> runs_in;
+  for (const std::filesystem::path& run : progress.done()) {
+    if (std::ranges::find(all, run) != all.end()) continue;
+    all.push_back(run);
+    ++runs_in[run.parent_path()];
+  }
   std::vector<RunData> runs;
-  for (const std::filesystem::path& run : progress.done()) runs.push_back(read_run(run));
+  for (const std::filesystem::path& run : all) {
+    runs.push_back(read_run(run));
+    const bool is_seed = run.filename().string().starts_with("seed-");
+    const auto& named = is_seed && runs_in[run.parent_path()] == 1 ? run.parent_path() : run;
+    runs.back().name = runs.back().label = named.lexically_relative(folder).string();
+  }
   write_report(report_on(std::move(runs), 0), folder / "report");
 }
 

@@ -23,6 +23,7 @@ struct MeasureOptions {
   std::filesystem::path folder;  // each run has its own in it
   std::optional<int> workers;
   std::optional<std::string> slow;
+  std::vector<std::string> only;     // of all that it compares; none: all
   int seeds = 1;                     // each setting is trained from so many
   std::string lab;                   // each run in one of its own, see launch/lab.h
   GridProgress* progress = nullptr;  // the grid says how many runs it expects
@@ -56,9 +57,9 @@ MeasuredGrid measure_paper(const MeasureOptions& options);
 MeasuredGrid measure_collapse(const MeasureOptions& options);
 // Every named system on the same data.
 MeasuredGrid measure_systems(const MeasureOptions& options);
-// Bytes against accuracy of pairwise averaging, over its settings.
+// Which share of what exchanging is worth is kept, for how many bytes.
 MeasuredGrid measure_tradeoff(const MeasureOptions& options);
-// Who reaches an accuracy first over slow links, PyTorch DDP among them.
+// Who reaches a goal first over slow links, PyTorch DDP among them.
 MeasuredGrid measure_race(const MeasureOptions& options);
 // What each schedule makes of one slow worker, in the simulator.
 MeasuredGrid measure_slow(const MeasureOptions& options);
@@ -69,7 +70,8 @@ struct Grid {
   // Which options go with it.
   bool takes_settings;
   bool takes_workers;
-  bool takes_slow;
+  bool takes_slow = false;
+  bool takes_only = false;
   int seeds = 1;  // by default
 };
 
@@ -78,29 +80,28 @@ inline constexpr Grid kGrids[] = {
      .measure = measure_paper,
      .takes_settings = true,
      .takes_workers = false,
-     .takes_slow = false,
+     .takes_only = true,
      .seeds = 5},
     {.name = "collapse",
      .measure = measure_collapse,
      .takes_settings = true,
      .takes_workers = true,
-     .takes_slow = false,
      .seeds = 3},
     {.name = "systems",
      .measure = measure_systems,
      .takes_settings = true,
      .takes_workers = true,
-     .takes_slow = false},
+     .takes_only = true},
     {.name = "tradeoff",
      .measure = measure_tradeoff,
      .takes_settings = true,
      .takes_workers = true,
-     .takes_slow = false},
+     .takes_only = true},
     {.name = "race",
      .measure = measure_race,
      .takes_settings = true,
      .takes_workers = true,
-     .takes_slow = false},
+     .takes_only = true},
     {.name = "slow",
      .measure = measure_slow,
      .takes_settings = false,

@@ -4,9 +4,19 @@
 //
 //   change <- base - mean(w_i)     velocity <- momentum velocity + change
 //   base <- base - lr (change + momentum velocity)     w_i <- base
+//
+// With a codec, the codes of base - w_i go over the wire (exchange/coded_allreduce.h). The base is
+// the same everywhere to the bit, so nothing else ever has to: at the end all take the mean of what
+// they have learned since the last round, coded as before.
+//
+// Where a round goes on while the next steps are computed (schedule overlap), their changes are
+// added to the new base, and are what the next round is about: each change is averaged once, one
+// period late.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
+#include "exchange/coded_allreduce.h"
 #include "math/vector_math.h"
 #include "mixing/mixing.h"
 
@@ -18,6 +28,7 @@ class OuterMixing : public Mixing {
  public:
   OuterMixing(const MixingSettings& settings, Group group)
       : Mixing(group),
+        settings_(settings),
         mean_(make_mean_mixing(settings, group)),
         lr_(static_cast<float>(settings.outer_lr)),
         momentum_(static_cast<float>(settings.outer_momentum)) {}
@@ -25,14 +36,16 @@ class OuterMixing : public Mixing {
   Task<> start(std::span<const float> weights) override {
     base_.assign(weights.begin(), weights.end());
     velocity_.assign(weights.size(), 0);
+    if (settings_.codec.kind != CodecSettings::Kind::raw) {
+      coded_.emplace(group_, settings_.codec, weights.size(),
+                     CodecStream{settings_.seed, settings_.folds});
+    }
     co_await mean_->start(weights);
   }
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
-    co_await mean_->mix(weights, round);
-    report_ = mean_->report();
-    scale(weights, -1);  // what was the mean becomes the change
-    add(weights, base_);
+    mixed_at_ = clock_;
+    co_await mean_change(weights, round);
     scale(velocity_, momentum_);
     add(velocity_, weights);
     subtract_scaled(base_, weights, lr_);
@@ -40,10 +53,35 @@ class OuterMixing : public Mixing {
     std::ranges::copy(base_, weights.begin());
   }
 
+  Task<> settle(std::span<float> weights) override {
+    if (!coded_ || clock_ == mixed_at_) co_return;
+    co_await mean_change(weights, 0);
+    subtract_scaled(base_, weights, 1);
+    std::ranges::copy(base_, weights.begin());
+  }
+
  private:
+  // Weights become the change: by how much the base is ahead of the workers' mean.
+  Task<> mean_change(std::span<float> weights, std::uint64_t round) {
+    if (!coded_) {
+      co_await mean_->mix(weights, round);
+      report_ = mean_->report();
+    }
+    scale(weights, -1);
+    add(weights, base_);
+    if (coded_) {
+      ++report_.rounds;
+      for (int other = 1; other < group_.size(); ++other) report_.mixed(0);
+      co_await coded_->mean(kMixingChannel, weights);
+    }
+  }
+
+  MixingSettings settings_;
   std::unique_ptr<Mixing> mean_;
+  std::optional<CodedAllreduce> coded_;
   float lr_, momentum_;
   std::vector<float> base_, velocity_;
+  std::uint64_t mixed_at_ = 0;  // by the worker's clock
 };
 
 }  // namespace

@@ -81,7 +81,7 @@ GraphSettings graph_settings(const Settings& settings) {
   return graph;
 }
 
-MixingSettings mixing_settings(const Settings& settings) {
+MixingSettings mixing_settings(const Settings& settings, const std::vector<Fold>& folds) {
   MixingSettings mixing = settings.mix;
   mixing.graph = graph_settings(settings);
   mixing.waits = mixes_in_step(settings);
@@ -89,6 +89,7 @@ MixingSettings mixing_settings(const Settings& settings) {
   mixing.rounds_up = rounds_in("periods_up", settings.mix.periods_up, period);
   mixing.rounds_down = rounds_in("periods_down", settings.mix.periods_down, period);
   mixing.seed = static_cast<std::uint64_t>(settings.seed);
+  mixing.folds = folds;
   return mixing;
 }
 
@@ -136,15 +137,19 @@ void check_mix(const Settings& settings) {
     throw Error("compute_ratio chooses the period of rounds in which all take part",
                 "use schedule sync without probability and mixing sampled, or leave it out");
   }
-  if (schedule.overlap && (!sync || mix.rule == outer || mix.rule == sampled)) {
-    throw Error("overlap goes with rounds of mean or push-sum",
+  if (schedule.overlap && (!sync || mix.rule == sampled)) {
+    throw Error("overlap goes with rounds of mean, push-sum or outer",
                 "leave it out, or use schedule sync and mixing mean");
   }
   const bool coded = mix.codec.kind != CodecSettings::Kind::raw;
-  if (coded && mix.rule != updates && !(mix.rule == mean && sync)) {
-    throw Error(fmt::format("codec = {} goes with mixing updates, and with mean in schedule sync",
+  if (coded && mix.rule != updates && mix.rule != outer && !(mix.rule == mean && sync)) {
+    throw Error(fmt::format("codec = {} goes with mixing updates and outer, and with mean in "
+                            "schedule sync",
                             mix.codec.kind),
                 "leave it out");
+  }
+  if (coded && mix.rule == outer && graph_kind(settings) != GraphSettings::Kind::mesh) {
+    throw Error("coded changes are averaged over all workers", "use graph mesh, or codec raw");
   }
   if (coded && mix.rule == mean && graph_kind(settings) == GraphSettings::Kind::exponential) {
     throw Error("coded differences need the same neighbours in every round",

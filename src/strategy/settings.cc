@@ -202,7 +202,7 @@ Use use_in(Part part, StrategyKind strategy, const Use& use) {
   const StrategyRow& row = strategy_row(strategy);
   const std::vector<std::string_view> readers = readers_of(part, use.only_where_open);
   Use result = use;
-  result.is_read = use.is_read && row.reads == part && !(use.only_where_open && row.graph);
+  result.is_read = use.is_read && row.reads_part(part) && !(use.only_where_open && row.graph);
   if (readers.size() == 1) {
     result.with = fmt::format("strategy {}", readers[0]);
     if (!use.with.empty()) result.with += " with " + use.with;

@@ -59,7 +59,7 @@ struct Settings {
 };
 
 // Which of them only some strategies read; strategy/registry.cc says who reads which.
-enum class Part { none, exchange, mixing, servers };
+enum class Part { none, exchange, mixing, servers, codec };
 
 // The use of a setting of that part, if this is the strategy.
 Use use_in(Part part, StrategyKind strategy, const Use& use);
@@ -104,12 +104,16 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
          "sum the gradients of so many local batches before one update (Horovod's "
          "backward_passes_per_step)"},
         s.backward_passes, 1, 1'000'000);
-  of_part(Part::exchange)({"exchange", Section::together, exchange_help()}, s.exchange);
+  of_part(Part::exchange)({"exchange",
+                           Section::together,
+                           exchange_help(),
+                           {s.mix.codec.kind == CodecSettings::Kind::raw, "codec raw"}},
+                          s.exchange);
   ParallelSettings::visit(s.parallel, visit);
   GraphSettings::visit(s.mix.graph, of_part(Part::mixing));
   MixingSettings::visit(s.mix, of_part(Part::mixing));
   ScheduleSettings::visit(s.schedule, of_part(Part::mixing));
-  CodecSettings::visit(s.mix.codec, of_part(Part::mixing));
+  CodecSettings::visit(s.mix.codec, of_part(Part::codec));
   ServerSettings::visit(s.server, of_part(Part::servers));
   visit({"slow",
          Section::together,

@@ -32,24 +32,24 @@ TEST(MeasureSystems, PutsEverySystemInOneTableAndGoesOnWhereItWasInterrupted) {
   for (std::size_t i = 0; i < systems.size(); ++i) {
     const json& row = first["rows"][i];
     EXPECT_EQ(row["system"], systems[i]["name"]);
-    for (const char* key : {"accuracy", "train_seconds", "samples_per_second",
+    for (const char* key : {"quality", "train_seconds", "samples_per_second",
                             "sent_bytes_per_worker", "received_bytes_per_worker"}) {
       EXPECT_GT(row[key].get<double>(), 0) << row;
     }
   }
   // A system's own settings hold, and flags are over them.
-  const std::string settings = file_text(path + "/distbelief/settings.toml");
+  const std::string settings = file_text(path + "/distbelief/seed-1/settings.toml");
   for (const char* line : {"optimizer = 'adagrad'", "lr = 0.02", "workers = 2", "epochs = 1.0"}) {
     EXPECT_NE(settings.find(line), std::string::npos) << line << " / " << settings;
   }
 
   // As if it had been interrupted in the third run.
-  const std::string interrupted = path + "/" + systems[2]["name"].get<std::string>();
+  const std::string interrupted = path + "/" + systems[2]["name"].get<std::string>() + "/seed-1";
   std::filesystem::remove(interrupted + "/summary.json");
-  const auto kept = std::filesystem::last_write_time(path + "/petuum/summary.json");
+  const auto kept = std::filesystem::last_write_time(path + "/petuum/seed-1/summary.json");
   const json second = measured();
   EXPECT_TRUE(std::filesystem::exists(interrupted + "/summary.json"));
-  EXPECT_EQ(std::filesystem::last_write_time(path + "/petuum/summary.json"), kept);
+  EXPECT_EQ(std::filesystem::last_write_time(path + "/petuum/seed-1/summary.json"), kept);
   for (std::size_t i = 0; i < systems.size(); ++i) {
     if (i == 2) continue;
     EXPECT_EQ(second["rows"][i], first["rows"][i]);
@@ -70,7 +70,7 @@ TEST(MeasureRace, TellsWhoWasFirstAndEndsWithAReport) {
   for (const json& row : race["rows"]) {
     EXPECT_GT(row["steps"].get<double>(), 0);
     EXPECT_TRUE(row["times_sooner_than_ddp"].is_null());
-    if (row["accuracy"].get<double>() >= 0.3) {
+    if (row["quality"].get<double>() >= 0.3) {
       EXPECT_GT(row["seconds"].get<double>(), 0);
     }
   }
@@ -81,8 +81,8 @@ TEST(MeasureRace, TellsWhoWasFirstAndEndsWithAReport) {
   const std::vector<std::string> report = lines_of(file_text(path / "report" / "comparison.md"));
   for (const json& row : race["rows"]) {
     const std::string who = row["who"];
-    const json run = json::parse(file_text(path / who / "summary.json"));
-    if (row["accuracy"].get<double>() >= 0.3) {
+    const json run = json::parse(file_text(path / who / "seed-1" / "summary.json"));
+    if (row["quality"].get<double>() >= 0.3) {
       EXPECT_EQ(row["seconds"], run["train_seconds"]);
     } else {
       EXPECT_TRUE(row["seconds"].is_null()) << row;
@@ -119,12 +119,12 @@ TEST(MeasureRace, SaysThatWhatIsDoneIsKeptWhenItIsInterrupted) {
                    "synthetic", "--samples", "2400", "--epochs", "2", "--until", "accuracy=1",
                    "--folder", path.string()});
   ASSERT_TRUE(wait_until(60s, [&] {  // until the second run's workers report
-    return !file_text(path / "pairwise" / "network.jsonl").empty();
+    return !file_text(path / "pairwise" / "seed-1" / "network.jsonl").empty();
   }));
   process.signal(SIGINT);
   EXPECT_EQ(process.wait(20s), "exit 130");
   EXPECT_NE(process.err().find("runs are kept in"), std::string::npos) << process.err();
-  EXPECT_TRUE(std::filesystem::exists(path / "all-reduce" / "summary.json"));
+  EXPECT_TRUE(std::filesystem::exists(path / "all-reduce" / "seed-1" / "summary.json"));
 }
 
 }  // namespace

@@ -106,10 +106,11 @@ constexpr std::size_t field_count() {
 }
 
 // The structs of others in a struct are no settings, nor is what follows from other settings: the
-// graph's size and merge weights, and for mixing whether it waits, its rounds up and down and its seed.
+// graph's size and merge weights, and for mixing whether it waits, its rounds up and down, its seed
+// and what the model's matrices are.
 TEST(Settings, VisitForgetsNone) {
   const std::size_t count = field_count<Settings>() - 7 + field_count<GraphSettings>() - 2 +
-                            field_count<MixingSettings>() - 2 - 4 + field_count<CodecSettings>() +
+                            field_count<MixingSettings>() - 2 - 5 + field_count<CodecSettings>() +
                             field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
                             field_count<GateSettings>() + field_count<StalenessRule>() +
                             field_count<OptimizerSettings>() + field_count<LrSchedule>() +
@@ -361,8 +362,15 @@ TEST(CheckSettings, RefusesAnExchangeWithoutAllreduce) {
     EXPECT_EQ(
         check(
             [&](Settings& s) { s.strategy = named<StrategyKind>(strategy), s.exchange = "tree"; }),
-        "exchange = tree has no effect here: it goes with strategy allreduce; leave it at auto");
+        "exchange = tree has no effect here: it goes with strategy allreduce with codec raw; leave "
+        "it at auto");
   }
+  EXPECT_EQ(check([](Settings& s) {
+              s.strategy = StrategyKind::allreduce, s.exchange = "tree",
+              s.mix.codec.kind = CodecSettings::Kind::half;
+            }),
+            "exchange = tree has no effect here: it goes with strategy allreduce with codec raw; "
+            "leave it at auto");
 }
 
 using Changes = std::vector<std::pair<std::string, std::string>>;
@@ -417,6 +425,14 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
       {"codec_share = 0.1", "codec = 'top-k'"},
       {"codec_threshold = 0.1", "codec = 'threshold'"},
       {"codec_adaptive = true", "codec = 'threshold'"},
+      {"codec_share = 0.1", "codec = 'random'"},
+      {"codec_levels = 3", "codec = 'quantized'"},
+      {"codec_levels = 3", "codec = 'hierarchical'"},
+      {"codec_block = 64", "codec = 'quantized'"},
+      {"codec_block = 64", "codec = 'hierarchical'"},
+      {"codec_block = 64", "codec = 'sign'"},
+      {"codec_rank = 2", "codec = 'low-rank'"},
+      {"codec_feedback = false", "codec = 'half'"},
       {"codec_entropy = true", "codec = 'half'"},
       {"servers = 2", server},
       {"placement = 'workers'", server},
@@ -699,6 +715,13 @@ TEST(CheckSettings, TakesMixingsThatGoTogether) {
         s.mix.graph.kind = GraphSettings::Kind::static_exponential, s.mix.step = 0.1;
       },
       [](Settings& s) {
+        s.mix.rule = MixingSettings::Rule::outer, s.mix.graph.kind = GraphSettings::Kind::mesh,
+        s.mix.codec.kind = CodecSettings::Kind::sign, s.schedule.overlap = true;
+      },
+      [](Settings& s) {
+        s.strategy = StrategyKind::allreduce, s.mix.codec.kind = CodecSettings::Kind::quantized;
+      },
+      [](Settings& s) {
         s.strategy = StrategyKind::pairwise, s.schedule.probability = 0.5,
         s.mix.codec.kind = CodecSettings::Kind::half;
       },
@@ -716,7 +739,8 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
   EXPECT_EQ(read_error("schedule = 'soon'"),
             "there is no schedule 'soon'; there are sync, async, bounded");
   EXPECT_EQ(read_error("codec = 'zip'"),
-            "there is no codec 'zip'; there are raw, half, bfloat, threshold, top-k");
+            "there is no codec 'zip'; there are raw, half, bfloat, threshold, top-k, random, "
+            "quantized, hierarchical, sign, low-rank");
   for (const char* mixing : {"elastic", "elastic-push", "sum-weight", "updates", "penalty"}) {
     EXPECT_EQ(check_mixing([&](Settings& s) {
                 s.mix.rule = named<MixingSettings::Rule>(mixing),
@@ -736,14 +760,11 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
     }
   }
   const std::string overlap =
-      "overlap goes with rounds of mean or push-sum; leave it out, or use schedule sync and mixing "
+      "overlap goes with rounds of mean, push-sum or outer; leave it out, or use schedule sync and "
+      "mixing "
       "mean";
   EXPECT_EQ(check_mixing([](Settings& s) {
               s.schedule.overlap = true, s.schedule.kind = ScheduleSettings::Kind::async;
-            }),
-            overlap);
-  EXPECT_EQ(check_mixing([](Settings& s) {
-              s.schedule.overlap = true, s.mix.rule = MixingSettings::Rule::outer;
             }),
             overlap);
   EXPECT_EQ(check_mixing([](Settings& s) {
@@ -752,7 +773,8 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
             }),
             overlap);
   const std::string coded =
-      "codec = top-k goes with mixing updates, and with mean in schedule sync; leave it out";
+      "codec = top-k goes with mixing updates and outer, and with mean in schedule sync; leave it "
+      "out";
   EXPECT_EQ(check_mixing([](Settings& s) {
               s.mix.codec.kind = CodecSettings::Kind::top_k,
               s.mix.rule = MixingSettings::Rule::elastic,
@@ -769,6 +791,11 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
               s.mix.rule = MixingSettings::Rule::push_sum;
             }),
             coded);
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.mix.codec.kind = CodecSettings::Kind::top_k,
+              s.mix.rule = MixingSettings::Rule::outer;
+            }),
+            "coded changes are averaged over all workers; use graph mesh, or codec raw");
   const std::string changing =
       "coded differences need the same neighbours in every round; use graph static-exponential";
   EXPECT_EQ(check_mixing([](Settings& s) {
@@ -842,10 +869,10 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
               "graph = mesh has no effect here: it goes with strategy mix; leave it at window");
   }
   EXPECT_EQ(check([](Settings& s) {
-              s.strategy = StrategyKind::allreduce, s.mix.codec.kind = CodecSettings::Kind::half;
+              s.strategy = StrategyKind::ring_leader, s.mix.codec.kind = CodecSettings::Kind::half;
             }),
-            "codec = half has no effect here: it goes with strategies mix, pairwise, exponential "
-            "and local; leave it at raw");
+            "codec = half has no effect here: it goes with strategies allreduce, mix, pairwise, "
+            "exponential and local; leave it at raw");
 }
 
 TEST(CheckSettings, RefusesAGraphFileThatIsMissingOrConnectsNotAll) {
@@ -879,7 +906,9 @@ TEST(CheckSettings, NumbersOfMixingsOutOfRangeAreRefusedByName) {
   for (const char* toml :
        {"alpha = 0", "alpha = 0.6", "beta = 0.6", "probability = 0", "probability = 1.5",
         "period = 0", "ahead_bound = 0", "client_share = 0", "mixing_step = 0", "arity = 0",
-        "codec_share = 0", "codec_share = 1.1", "penalty = -1", "compute_ratio = -1"}) {
+        "codec_share = 0", "codec_share = 1.1", "codec_levels = 0", "codec_levels = 128",
+        "codec_block = 7", "codec_rank = 0", "codec_rank = 65", "penalty = -1",
+        "compute_ratio = -1"}) {
     const std::string error = read_error(toml);
     const std::string name = std::string(toml).substr(0, std::string(toml).find(' '));
     EXPECT_EQ(error.find("test.toml: " + name + " must be a "), 0u) << error;
