@@ -85,6 +85,7 @@ inline constexpr Grid kGrids[] = {
      .measure = measure_paper,
      .takes_settings = true,
      .takes_workers = false,
+     .takes_only = true,
      .seeds = 5},
     {.name = "collapse",
      .measure = measure_collapse,

@@ -9,12 +9,15 @@
 //
 // An iteration is an epoch over --samples. Readings that come to the same training share its runs: one
 // pass is the same whether it is a window or repeated, and so are a window and a group of all.
+// --only takes one table or figure, and what it needs: figure3 is done in minutes.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "base/units.h"
+#include "measure/chosen.h"
 #include "measure/grids.h"
 #include "measure/paper_table.h"
 #include "measure/seeds.h"
@@ -201,6 +204,23 @@ MeasuredGrid::Part table1(const Results& results) {
 
 Training default_of(const PaperRow& row) { return allreduce(row.workers, row.iterations); }
 
+// Table 2 as the paper's figures are drawn: network activity, with the accuracy on it.
+Plot drawn(const Results& results) {
+  Plot plot;
+  plot.title = "Network activity and accuracy (%), workers / passes";
+  plot.y = {"sent and received by all workers", false,
+            [](double bytes) { return format_bytes(bytes); }};
+  plot.series = {{"all-reduce", {}, Plot::Kind::bars}, {"pair-wise", {}, Plot::Kind::bars}};
+  for (const PaperRow& row : paper_table()) {
+    const Result& result = results.of({row.workers, row.passes, row.iterations, Reading::window});
+    const Plot::Point top{static_cast<double>(plot.categories.size()), result.bytes.mean()};
+    plot.series[row.passes == row.workers ? 0 : 1].points.push_back(top);
+    plot.notes.push_back({top, fmt::format("{:.1f}", result.accuracy.mean() * 100)});
+    plot.categories.push_back(fmt::format("{}/{}", row.workers, row.passes));
+  }
+  return plot;
+}
+
 // Where fewer passes come with more iterations.
 MeasuredGrid::Part table2(const Results& results) {
   MeasuredGrid::Part part{
@@ -232,6 +252,7 @@ MeasuredGrid::Part table2(const Results& results) {
         fmt::format("{:.2f} TB ({})", row.terabytes, saving(row.terabytes, paper_baseline)));
     part.table.add(cells);
   }
+  part.plot = drawn(results);
   return part;
 }
 
@@ -307,22 +328,46 @@ MeasuredGrid::Part counters(const Results& results) {
   return part;
 }
 
-// Table 2 as the paper's figures are drawn: network activity, with the accuracy on it.
-Plot drawn(const Results& results) {
-  Plot plot;
-  plot.title = "Network activity and accuracy (%), workers / passes";
-  plot.y = {"sent and received by all workers", false,
-            [](double bytes) { return format_bytes(bytes); }};
-  plot.series = {{"all-reduce", {}, Plot::Kind::bars}, {"pair-wise", {}, Plot::Kind::bars}};
-  for (const PaperRow& row : paper_table()) {
-    const Result& result = results.of({row.workers, row.passes, row.iterations, Reading::window});
-    const Plot::Point top{static_cast<double>(plot.categories.size()), result.bytes.mean()};
-    plot.series[row.passes == row.workers ? 0 : 1].points.push_back(top);
-    plot.notes.push_back({top, fmt::format("{:.1f}", result.accuracy.mean() * 100)});
-    plot.categories.push_back(fmt::format("{}/{}", row.workers, row.passes));
+// The trainings that each takes, in four readings.
+template <class Rows>
+std::vector<Training> read_in_all_ways(const Rows& rows) {
+  std::vector<Training> all;
+  for (Reading reading : kReadings) {
+    for (const auto& row : rows) all.push_back({row.workers, row.passes, row.iterations, reading});
   }
-  return plot;
+  return all;
 }
+std::vector<Training> trainings_of_figure3() {
+  std::vector<Training> all = {allreduce(5, 12)};
+  for (Reading reading : kReadings) {
+    for (const int iterations : {12, 18}) all.push_back({5, 1, iterations, reading});
+  }
+  return all;
+}
+std::vector<Training> trainings_of_table1() { return read_in_all_ways(paper_configurations()); }
+std::vector<Training> trainings_of_counters() {
+  std::vector<Training> all;
+  for (const PaperRow& row : paper_table()) {
+    all.push_back({row.workers, row.passes, row.iterations, Reading::window});
+    all.push_back(default_of(row));
+  }
+  return all;
+}
+std::vector<Training> trainings_of_table2() {
+  std::vector<Training> all = trainings_of_counters();
+  for (const Training& each : read_in_all_ways(paper_table())) all.push_back(each);
+  return all;
+}
+
+struct PaperPart {
+  const char* name;
+  std::vector<Training> (*takes)();
+  MeasuredGrid::Part (*make)(const Results&);
+};
+const std::vector<PaperPart> kParts = {{"table2", trainings_of_table2, table2},
+                                       {"table1", trainings_of_table1, table1},
+                                       {"figure3", trainings_of_figure3, figure3},
+                                       {"counters", trainings_of_counters, counters}};
 
 }  // namespace
 
@@ -335,26 +380,13 @@ MeasuredGrid measure_paper(const MeasureOptions& options) {
   defaults.optimizer.lr = 0.05;
   const Settings common = options.settings_over(defaults);
   Results results(options, common);
-  // First what is nearest to the paper, so that an interrupted grid holds that.
-  for (const int iterations : {12, 18}) {
-    results.want(allreduce(5, iterations));
-    results.want({5, 1, iterations, Reading::window});
-  }
-  for (const PaperRow& row : paper_table()) {
-    results.want({row.workers, row.passes, row.iterations, Reading::window});
-    results.want(default_of(row));
-  }
-  for (Reading reading : kReadings) {
-    for (const PaperConfiguration& row : paper_configurations()) {
-      results.want({row.workers, row.passes, row.iterations, reading});
-    }
-    for (const PaperRow& row : paper_table()) {
-      results.want({row.workers, row.passes, row.iterations, reading});
-    }
+  const std::vector<PaperPart> parts = chosen(kParts, options.only);
+  for (const PaperPart& part : parts) {
+    for (const Training& training : part.takes()) results.want(training);
   }
   results.measure();
 
-  const MeasuredGrid::Part first = table2(results);
+  const MeasuredGrid::Part first = parts[0].make(results);
   const TrainSettings& train = common.train;
   MeasuredGrid grid{
       .table = first.table,
@@ -371,9 +403,11 @@ MeasuredGrid measure_paper(const MeasureOptions& options) {
           options.lab.empty() ? "the ledger"
                               : fmt::format("the kernel on links of {}", options.lab),
           results.largest_deviation_of_bytes() * 100, first.headline),
-      .plot = drawn(results)};
-  grid.parts = {table1(results), figure3(results), counters(results)};
-  for (const MeasuredGrid::Part& part : grid.parts) grid.conditions[part.name] = part.rows;
+      .plot = first.plot};
+  for (const PaperPart& part : std::span(parts).subspan(1)) {
+    grid.parts.push_back(part.make(results));
+    grid.conditions[part.name] = grid.parts.back().rows;
+  }
   return grid;
 }
 
