@@ -22,6 +22,8 @@ std::vector<Fold> folds_in(std::span<const Fold> folds, Range range) {
     if (fold.begin < range.begin || fold.begin + fold.rows * fold.columns > range.end) continue;
     inside.push_back({fold.begin - range.begin, fold.rows, fold.columns});
   }
+  // One row, or a codec would look for a matrix of its own where there is none.
+  if (inside.empty() && !folds.empty() && range.size() > 0) inside.push_back({0, 1, range.size()});
   return inside;
 }
 
@@ -91,6 +93,7 @@ Task<> CodedAllreduce::through_owners(Channel channel, std::span<float> values) 
   {
     const auto encoding = group_.record(Timeline::Kind::encode, "encode");
     for (Peer& to : peers_) {
+      if (to.part.size() == 0) continue;
       to.codec->encode(values.subspan(to.part.begin, to.part.size()), to.code);
     }
     std::ranges::copy(values, residual_.begin());

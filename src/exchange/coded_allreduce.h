@@ -31,7 +31,8 @@ bool goes_through_owners(CodecSettings::Kind codec, int ranks);
 // What a rank sends in a round, counted in codes of the whole vector.
 double codes_sent(CodecSettings::Kind codec, int ranks);
 
-// The matrices that lie within a stretch of a flat vector, as it has them.
+// The matrices that lie within a stretch of a flat vector, as it has them. Where there are some
+// elsewhere only, it is one of a single row.
 std::vector<Fold> folds_in(std::span<const Fold> folds, Range range);
 
 // The part of each rank: even ones, cut between matrices where there are any.

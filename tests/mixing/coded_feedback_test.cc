@@ -47,7 +47,8 @@ class CodedMeanOracle {
 
 TEST(CodedMeans, ArePlainMathsWithAndWithoutFeedback) {
   using Kind = CodecSettings::Kind;
-  for (const Kind codec : {Kind::half, Kind::top_k, Kind::threshold}) {
+  for (const Kind codec : {Kind::half, Kind::top_k, Kind::threshold, Kind::random, Kind::quantized,
+                           Kind::hierarchical, Kind::sign, Kind::low_rank}) {
     for (bool feedback : {true, false}) {
       for (const char* graph : {"closed-ring", "mesh", "tree"}) {
         for (int size : {1, 2, 3, 5}) {

@@ -75,7 +75,7 @@ Settings with_codec(CodecSettings::Kind codec, int workers) {
 TEST(AllreduceStrategy, WithACodecIsTheCodedMeanOfEachBucketAndSendsNothingElse) {
   using enum CodecSettings::Kind;
   constexpr std::size_t kElements = 337;
-  for (const CodecSettings::Kind codec : {half, top_k, threshold}) {
+  for (const CodecSettings::Kind codec : {half, top_k, threshold, quantized, sign}) {
     for (const bool feedback : {true, false}) {
       for (int size : kWorkerCounts) {
         constexpr int kBuckets = 3;

@@ -871,8 +871,27 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
   EXPECT_EQ(check([](Settings& s) {
               s.strategy = StrategyKind::ring_leader, s.mix.codec.kind = CodecSettings::Kind::half;
             }),
-            "codec = half has no effect here: it goes with strategies allreduce, mix, pairwise, "
-            "exponential and local; leave it at raw");
+            "codec = half has no effect here: it goes with strategies allreduce, server, mix, "
+            "pairwise, exponential and local; leave it at raw");
+  const auto check_server = [](auto change) {
+    return check([&](Settings& s) {
+      s.strategy = StrategyKind::server;
+      s.mix.codec.kind = CodecSettings::Kind::sign;
+      change(s);
+    });
+  };
+  EXPECT_EQ(check_server([](Settings&) {}), "no error");
+  EXPECT_EQ(check_server([](Settings& s) { s.mix.codec.kind = CodecSettings::Kind::low_rank; }),
+            "codec = low-rank needs whole matrices, and servers hold blocks of them; use strategy "
+            "allreduce, or another codec");
+  EXPECT_EQ(check_server([](Settings& s) { s.mix.codec.kind = CodecSettings::Kind::threshold; }),
+            "one threshold does not fit both gradients and what they change weights by; set "
+            "codec_adaptive, or use codec top-k");
+  EXPECT_EQ(check_server([](Settings& s) { s.server.factors = true; }),
+            "codec = sign codes gradients, and factors are sent instead; leave out one of them");
+  EXPECT_EQ(check_server([](Settings& s) { s.server.eager = true; }),
+            "codec = sign codes what a worker asks for, and eager weights go unasked; leave out "
+            "one of them");
 }
 
 TEST(CheckSettings, RefusesAGraphFileThatIsMissingOrConnectsNotAll) {
@@ -1041,6 +1060,28 @@ TEST(Settings, ThatMachinesMustHaveAlikeNameWhatIsInAFile) {
   there.optimizer.lr = 0.9;
   EXPECT_NE(agreed_settings(here), agreed_settings(there));
   EXPECT_NE(agreed_settings(here).find("lr = 0.1\n"), std::string::npos) << agreed_settings(here);
+}
+
+TEST(Advice, SaysWhichWayCodesGoWhereAnotherSendsFewer) {
+  using Kind = CodecSettings::Kind;
+  Settings settings;
+  settings.strategy = StrategyKind::allreduce;
+  settings.mix.codec.kind = Kind::threshold;
+  EXPECT_EQ(advice(settings),
+            "codes by a threshold are gathered, 3 a worker in every step; those of other codecs go "
+            "through owners, 1.50 a worker");
+  for (const Kind codec : {Kind::top_k, Kind::quantized, Kind::sign}) {
+    settings.mix.codec.kind = codec;
+    EXPECT_EQ(advice(settings), std::nullopt);
+  }
+  settings.strategy = StrategyKind::local;
+  EXPECT_EQ(advice(settings),
+            "a coded mean over a mesh sends 3 codes a round; strategy mix with mixing outer, "
+            "outer_lr 1 and outer_momentum 0 sends 1.50");
+  settings.workers = 2;
+  EXPECT_EQ(advice(settings), std::nullopt);
+  settings.mix.codec.kind = Kind::top_k;
+  EXPECT_NE(advice(settings)->find("0.05 is safe"), std::string::npos);
 }
 
 }  // namespace
