@@ -1,5 +1,6 @@
 // starling measure: a grid of runs, measured alike and put side by side in one table.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -91,19 +92,31 @@ void add_measure_command(CLI::App& app) {
       "collapse: under which conditions (samples, momentum, learning rate) one pass collapses as\n"
       "in its figure 3; 216 short runs.\n"
       "systems: every named system on the same data, each with its own settings where no flag says "
-      "otherwise;\n"
-      "5 epochs unless --epochs is given.\n"
-      "tradeoff: pairwise averaging over passes, periods, codecs and mixing steps at 6 workers, "
-      "bytes "
-      "against\naccuracy, drawn; about 40 runs.\n"
-      "race: time to 97 % (--until) of PyTorch DDP, all-reduce and pairwise averaging; meant for "
+      "otherwise.\n"
+      "tradeoff: between workers that never talk and all-reduce lies a gap; which share of it each "
+      "setting\nrecovers, for how many times fewer bytes, drawn.\n"
+      "race: time to the goal (--until) of PyTorch DDP, all-reduce and pairwise averaging; meant "
+      "for "
       "--lab.\n"
+      "time-to-accuracy: time, steps, samples and bytes to the goal for every named system, at the "
+      "best of four\nlearning rates for each.\n"
+      "rates: steps to the goal over learning rates with 1, 2, 4 and 8 workers: the best rate "
+      "against their number.\n"
+      "criteria: the survey's criteria for every named system: convergence, stragglers, network, "
+      "utilisation,\nreproducibility, learning rates, and what happens when a worker or a server "
+      "is "
+      "killed.\n"
       "slow: in the simulator, what each schedule makes of one slow worker; takes seconds.\n"
+      "All but paper and slow also take --model char-gpt --data kjv, which is measured in bits per "
+      "character, and\n--model resnet --data fashion-mnist; docs/beyond_mnist.md has what each is "
+      "trained for.\n"
       "What was measured before is kept: interrupt it, call it again, and it goes on.\n\n"
       "Example:\n"
       "  sudo starling measure --grid paper --lab 1gbit\n"
       "  starling measure --grid systems --epochs 3\n"
       "  sudo starling measure --grid race --lab 10mbit\n"
+      "  starling measure --grid tradeoff --model char-gpt --data kjv --seeds 5\n"
+      "  starling measure --grid criteria --only horovod,pairwise,petuum\n"
       "  starling measure --grid slow --workers 8 --slow 0:10");
   std::vector<std::string_view> names;
   for (const Grid& grid : kGrids) names.emplace_back(grid.name);
@@ -113,8 +126,10 @@ void add_measure_command(CLI::App& app) {
   measure->add_option("--folder", command->folder,
                       "where the runs and the table go; by default runs/measure-GRID-LAB");
   measure
-      ->add_option("--workers", command->options.workers,
-                   "all but paper: how many workers; by default 4 (tradeoff: 6, collapse: 5)")
+      ->add_option(
+          "--workers", command->options.workers,
+          "all but paper and rates: how many workers; by default 4 (tradeoff on images: 6, "
+          "collapse: 5)")
       ->check(CLI::Range(1, 4096));
   measure
       ->add_option("--seeds", command->seeds,

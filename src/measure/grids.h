@@ -68,6 +68,8 @@ MeasuredGrid measure_slow(const MeasureOptions& options);
 MeasuredGrid measure_time_to_accuracy(const MeasureOptions& options);
 // The best learning rate against the number of workers.
 MeasuredGrid measure_rates(const MeasureOptions& options);
+// The survey's seven criteria, measured for every named system.
+MeasuredGrid measure_criteria(const MeasureOptions& options);
 
 struct Grid {
   const char* name;
@@ -116,6 +118,11 @@ inline constexpr Grid kGrids[] = {
      .measure = measure_rates,
      .takes_settings = true,
      .takes_workers = false,
+     .takes_only = true},
+    {.name = "criteria",
+     .measure = measure_criteria,
+     .takes_settings = true,
+     .takes_workers = true,
      .takes_only = true},
     {.name = "slow",
      .measure = measure_slow,

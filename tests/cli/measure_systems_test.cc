@@ -127,5 +127,112 @@ TEST(MeasureRace, SaysThatWhatIsDoneIsKeptWhenItIsInterrupted) {
   EXPECT_TRUE(std::filesystem::exists(path / "all-reduce" / "seed-1" / "summary.json"));
 }
 
+TEST(MeasureTradeoff, TellsWhichShareOfTheGapIsRecoveredForHowManyBytes) {
+  TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "tradeoff";
+  const Ran ran =
+      starling_program({"measure", "--grid", "tradeoff", "--workers", "2", "--data", "synthetic",
+                        "--samples", "1200", "--epochs", "2", "--seeds", "2", "--only",
+                        "pairwise-8,mean-64", "--folder", path.string(), "--json"},
+                       200s);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json measured = json::parse(ran.out, nullptr, false);
+  ASSERT_EQ(measured["rows"].size(), 5u);  // and all-reduce, never-talk, one-alone
+  double most = 0;
+  for (const json& row : measured["rows"]) {
+    if (row["setting"] == "all-reduce") {
+      EXPECT_NEAR(row["share_of_gap"].get<double>(), 1, 1e-9);
+      most = row["bytes_in_all"];
+    }
+    if (row["setting"] == "never-talk") {
+      EXPECT_NEAR(row["share_of_gap"].get<double>(), 0, 1e-9);
+    }
+    if (row["setting"] == "one-alone") {
+      EXPECT_EQ(row["bytes_in_all"], 0);
+    }
+  }
+  for (const json& row : measured["rows"]) {
+    if (row["setting"] != "pairwise-8") continue;
+    EXPECT_NEAR(row["times_fewer"].get<double>(), most / row["bytes_in_all"].get<double>(), 1e-9);
+    EXPECT_GT(row["times_fewer"].get<double>(), 2);
+    EXPECT_GT(row["bytes_in_all"].get<double>(), row["bytes_in_training"].get<double>());
+  }
+  EXPECT_TRUE(std::filesystem::exists(path / "mean-64" / "seed-2" / "summary.json"));
+  EXPECT_NE(file_text(path / "plot.svg").find("share of the gap"), std::string::npos);
+}
+
+TEST(MeasureCriteria, SeesWhatASystemDoesWhenAWorkerIsKilled) {
+  TemporaryFolder folder;
+  const Ran ran =
+      starling_program({"measure", "--grid", "criteria", "--workers", "3", "--data", "synthetic",
+                        "--samples", "3000", "--epochs", "2", "--only", "horovod,easgd", "--folder",
+                        (folder.path() / "criteria").string(), "--json"},
+                       300s);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json measured = json::parse(ran.out, nullptr, false);
+  ASSERT_EQ(measured["rows"].size(), 2u);
+  const json &easgd = measured["rows"][0], &horovod = measured["rows"][1];
+  EXPECT_EQ(horovod["network"], 1);
+  EXPECT_EQ(horovod["reproducible"], true);
+  EXPECT_EQ(horovod["worker_killed"], "ends, model kept");
+  EXPECT_EQ(easgd["worker_killed"], "goes on");
+  EXPECT_GT(easgd["straggler_pace_kept"].get<double>(),
+            horovod["straggler_pace_kept"].get<double>());
+  for (const json& row : measured["rows"]) {
+    EXPECT_GT(row["convergence"].get<double>(), 0);
+    EXPECT_LE(row["good_rates"].get<int>(), 5);
+  }
+}
+
+TEST(MeasureTimeToAccuracy, TunesEachOnOneSeedAndShowsIt) {
+  TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "times";
+  const Ran ran = starling_program({"measure",   "--grid",    "time-to-accuracy",
+                                    "--workers", "2",         "--data",
+                                    "synthetic", "--samples", "1200",
+                                    "--epochs",  "2",         "--evaluate-every",
+                                    "0.5",       "--until",   "accuracy=0.2",
+                                    "--seeds",   "2",         "--only",
+                                    "pairwise",  "--folder",  path.string(),
+                                    "--json"},
+                                   200s);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json row = json::parse(ran.out, nullptr, false)["rows"][0];
+  EXPECT_EQ(row["tuning"].size(), 4u);
+  EXPECT_GT(row["steps"].get<double>(), 0);
+  const std::string best = fmt::format("lr-{:g}", row["lr"].get<double>());
+  int tried_twice = 0;
+  for (const auto& rate : std::filesystem::directory_iterator(path / "pairwise")) {
+    EXPECT_TRUE(std::filesystem::exists(rate.path() / "seed-1" / "summary.json")) << rate.path();
+    if (!std::filesystem::exists(rate.path() / "seed-2")) continue;
+    ++tried_twice;
+    EXPECT_EQ(rate.path().filename(), best);
+  }
+  EXPECT_EQ(tried_twice, 1);
+}
+
+TEST(MeasureGrids, RefuseInOneLineWhatTheyCannotDo) {
+  struct Wrong {
+    std::vector<std::string> words;
+    std::string said;
+  };
+  const std::vector<Wrong> all = {
+      {{"--grid", "tradeoff", "--only", "gossip"}, "--only names 'gossip'"},
+      {{"--grid", "tradeoff", "--workers", "1"}, "nobody to talk to"},
+      {{"--grid", "rates", "--workers", "3"}, "--workers does not go with --grid rates"},
+      {{"--grid", "paper", "--only", "pairwise"}, "--only does not go with --grid paper"},
+      {{"--grid", "race", "--model", "char-gpt"}, "does not take data"},
+      {{"--grid", "time-to-accuracy", "--until", "soon"}, "until = 'soon'"},
+  };
+  for (const Wrong& wrong : all) {
+    std::vector<std::string> words = {"measure"};
+    words.insert(words.end(), wrong.words.begin(), wrong.words.end());
+    const Ran ran = starling_program(words);
+    EXPECT_EQ(ran.status, "exit 1") << wrong.said;
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
+    EXPECT_NE(ran.err.find(wrong.said), std::string::npos) << ran.err;
+  }
+}
+
 }  // namespace
 }  // namespace starling
