@@ -86,6 +86,18 @@ Task<> CodedAllreduce::mean(Channel channel, std::span<float> values) {
   }
 }
 
+void CodedAllreduce::add_left_out(std::span<float> values) {
+  if (!feedback_) return;
+  add(values, residual_);
+  std::ranges::fill(residual_, 0.0f);
+  if (!owners_) return;
+  // What an owner's codes leave out is of the mean already.
+  const Range own = peer(group_.rank()).part;
+  subtract_scaled(values.subspan(own.begin, own.size()), mean_residual_,
+                  -static_cast<float>(group_.size()));
+  std::ranges::fill(mean_residual_, 0.0f);
+}
+
 // In rotation, as all_to_all.cc has it: step s goes to the rank s places on.
 Task<> CodedAllreduce::through_owners(Channel channel, std::span<float> values) {
   const int rank = group_.rank(), size = group_.size();

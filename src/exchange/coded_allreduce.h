@@ -50,6 +50,10 @@ class CodedAllreduce {
   // values <- the mean of everybody's, as far as codes carry it. If it fails, values are lost.
   Task<> mean(Channel channel, std::span<float> values);
 
+  // Adds this rank's share of what codes have left out so far, and forgets it: a mean over all of
+  // such values owes nothing any more. Without feedback there is nothing.
+  void add_left_out(std::span<float> values);
+
  private:
   // A code that comes in, of any length up to a bound.
   struct Arrival : Lender {

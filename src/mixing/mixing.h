@@ -115,6 +115,9 @@ std::unique_ptr<Mixing> make_penalty_mixing(const MixingSettings& settings, Grou
 // What a worker's codec of its weights or their changes may know of them.
 CodecStream codec_stream(const MixingSettings& settings, Group group);
 
+// outer with a codec: what the last round goes as.
+CodecSettings codec_of_last_round(const CodecSettings& codec);
+
 inline constexpr Channel kMixingChannel{0, Purpose::weights, "mixing weights"};
 
 }  // namespace starling

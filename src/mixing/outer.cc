@@ -6,8 +6,9 @@
 //   base <- base - lr (change + momentum velocity)     w_i <- base
 //
 // With a codec, the codes of base - w_i go over the wire (exchange/coded_allreduce.h). The base is
-// the same everywhere to the bit, so nothing else ever has to: at the end all take the mean of what
-// they have learned since the last round, coded as before.
+// the same everywhere to the bit, so nothing else ever has to. At the end all take the mean of what
+// they have learned since the last round and of what all codes have left out, in bytes: nothing comes
+// after it to make good what a coarser code would lose.
 //
 // Where a round goes on while the next steps are computed (schedule overlap), their changes are
 // added to the new base, and are what the next round is about: each change is averaged once, one
@@ -44,7 +45,6 @@ class OuterMixing : public Mixing {
   }
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
-    mixed_at_ = clock_;
     co_await mean_change(weights, round);
     scale(velocity_, momentum_);
     add(velocity_, weights);
@@ -54,8 +54,12 @@ class OuterMixing : public Mixing {
   }
 
   Task<> settle(std::span<float> weights) override {
-    if (!coded_ || clock_ == mixed_at_) co_return;
-    co_await mean_change(weights, 0);
+    if (!coded_) co_return;
+    to_change(weights);
+    coded_->add_left_out(weights);
+    CodedAllreduce last(group_, codec_of_last_round(settings_.codec), weights.size(),
+                        {settings_.seed, settings_.folds});
+    co_await last.mean(kMixingChannel, weights);
     subtract_scaled(base_, weights, 1);
     std::ranges::copy(base_, weights.begin());
   }
@@ -67,8 +71,7 @@ class OuterMixing : public Mixing {
       co_await mean_->mix(weights, round);
       report_ = mean_->report();
     }
-    scale(weights, -1);
-    add(weights, base_);
+    to_change(weights);
     if (coded_) {
       ++report_.rounds;
       for (int other = 1; other < group_.size(); ++other) report_.mixed(0);
@@ -76,15 +79,26 @@ class OuterMixing : public Mixing {
     }
   }
 
+  void to_change(std::span<float> weights) const {
+    scale(weights, -1);
+    add(weights, base_);
+  }
+
   MixingSettings settings_;
   std::unique_ptr<Mixing> mean_;
   std::optional<CodedAllreduce> coded_;
   float lr_, momentum_;
   std::vector<float> base_, velocity_;
-  std::uint64_t mixed_at_ = 0;  // by the worker's clock
 };
 
 }  // namespace
+
+CodecSettings codec_of_last_round(const CodecSettings& codec) {
+  if (codec.kind == CodecSettings::Kind::half || codec.kind == CodecSettings::Kind::bfloat) {
+    return codec;  // fine enough
+  }
+  return {.kind = CodecSettings::Kind::quantized, .levels = kMostLevels, .entropy = codec.entropy};
+}
 
 std::unique_ptr<Mixing> make_outer_mixing(const MixingSettings& settings, Group group) {
   return std::make_unique<OuterMixing>(settings, group);

@@ -98,6 +98,19 @@ class CodedOracle {
     return left;
   }
 
+  // The share of it that a rank has to add to a last mean.
+  std::vector<float> left_out(std::size_t rank, std::size_t elements) {
+    std::vector<float> left(elements);
+    for (std::size_t i = 0; sent.size() > 1 && i < parts_.size(); ++i) {
+      const std::span<float> part = std::span(left).subspan(parts_[i].begin, parts_[i].size());
+      add(part, coder(rank, i).residual());
+      if (owners_ && rank == i) {
+        subtract_scaled(part, means_[i].residual(), -static_cast<float>(sent.size()));
+      }
+    }
+    return left;
+  }
+
   std::vector<std::uint64_t> sent;  // bytes, by rank
 
  private:

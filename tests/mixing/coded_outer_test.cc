@@ -18,7 +18,10 @@ class OuterOracle {
   OuterOracle(const Settings& settings, const Floats& first)
       : lr_(static_cast<float>(settings.mix.outer_lr)),
         momentum_(static_cast<float>(settings.mix.outer_momentum)),
+        feedback_(settings.mix.codec.feedback),
         coded_(settings.workers, first.size(), settings.mix.codec,
+               static_cast<std::uint64_t>(settings.seed)),
+        finer_(settings.workers, first.size(), codec_of_last_round(settings.mix.codec),
                static_cast<std::uint64_t>(settings.seed)),
         base_(first),
         velocity_(first.size()) {}
@@ -32,23 +35,30 @@ class OuterOracle {
     subtract_scaled(base_, velocity_, lr_ * momentum_);
     return base_;
   }
+  // What all end with, in bytes.
   const Floats& last(const Vectors& weights) {
-    subtract_scaled(base_, mean_change(weights), 1);
+    Vectors changes = changes_of(weights);
+    for (std::size_t rank = 0; feedback_ && rank < changes.size(); ++rank) {
+      add(changes[rank], coded_.left_out(rank, base_.size()));
+    }
+    subtract_scaled(base_, finer_.mean(changes), 1);
     return base_;
   }
-  std::uint64_t sent(std::size_t rank) const { return coded_.sent[rank]; }
+  std::uint64_t sent(std::size_t rank) const { return coded_.sent[rank] + finer_.sent[rank]; }
 
  private:
-  Floats mean_change(Vectors weights) {
+  Vectors changes_of(Vectors weights) const {
     for (Floats& each : weights) {
       scale(each, -1);
       add(each, base_);
     }
-    return coded_.mean(weights);
+    return weights;
   }
+  Floats mean_change(const Vectors& weights) { return coded_.mean(changes_of(weights)); }
 
   float lr_, momentum_;
-  CodedOracle coded_;
+  bool feedback_;
+  CodedOracle coded_, finer_;
   Floats base_, velocity_;
 };
 
@@ -117,10 +127,8 @@ TEST(CodedOuter, IsNesterovAlongTheMeanOfCodedChangesAndSendsNothingElse) {
       ASSERT_EQ(workers.weights, expected) << step;
     }
     join();
-    if (each.steps % kPeriod != 0) {
-      const Floats last = oracle.last(expected);
-      for (Floats& weights : expected) weights = last;
-    }
+    const Floats last = oracle.last(expected);
+    for (Floats& weights : expected) weights = last;
     workers.finish();
     ASSERT_EQ(workers.weights, expected);
     for (const Floats& weights : workers.weights) EXPECT_EQ(weights, workers.weights[0]);
