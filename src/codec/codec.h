@@ -57,7 +57,8 @@ class Codec {
   //
   // Infinities and NaNs are sent as such and leave zero, for a diverged training should show. Where
   // elements share a norm (quantized, hierarchical, sign, low-rank) all of them become NaN.
-  // Threshold and random cannot say them: they throw Error and leave the values as they are.
+  // Threshold and random cannot say them: they throw Error and leave the values as they are. Random
+  // and low-rank take values whose sum a float cannot hold for infinite, too.
   virtual void encode(std::span<float> values, std::vector<std::byte>& code) = 0;
 
   // into[i] += what the code says of element i. The code may come from anybody: one that is not for

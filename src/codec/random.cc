@@ -28,11 +28,11 @@ class RandomlySparse : public Codec {
       : share_(settings.share), amplifies_(!settings.feedback), random_{stream.seed, 0x72} {}
 
   void encode(std::span<float> values, std::vector<std::byte>& code) override {
-    if (largest_magnitude(values) >= kInfinityBits) {
-      throw Error("the random codec was given infinity or NaN, which it cannot send",
+    const float certain = certain_from(values);
+    if (largest_magnitude(values) >= kInfinityBits || !std::isfinite(certain)) {
+      throw Error("the random codec was given infinity or NaN, or what adds up to it",
                   "the training has diverged; lower the learning rate");
     }
-    const float certain = certain_from(values);
     // So many are hardly ever drawn: once in 10^13 times.
     do {
       chosen_.draw(values, certain, random_.bits());
@@ -82,11 +82,12 @@ class RandomlySparse : public Codec {
     }
   }
 
-  // To a bfloat, but not to infinity.
+  // To a bfloat.
   static float rounded_up(double value) {
     const auto largest = static_cast<double>(std::numeric_limits<float>::max());
-    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(std::min(value, largest)));
-    return std::bit_cast<float>(std::min((bits + 0xffff) >> 16, 0x7f7fu) << 16);
+    if (!(value <= largest)) return std::numeric_limits<float>::infinity();
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    return std::bit_cast<float>((bits + 0xffff) >> 16 << 16);
   }
 
   // Right on average.

@@ -132,6 +132,18 @@ TEST(Random, KeepsAsManyAsWantedAndVariesAsProved) {
   }
 }
 
+// It would keep more than it may, however often it draws.
+TEST(Random, RefusesWhatAddsUpToInfinity) {
+  std::vector<float> values(100, 3e38f);
+  const std::vector<float> same = values;
+  Code code;
+  for (bool feedback : {true, false}) {
+    const auto codec = make_codec({.kind = Kind::random, .feedback = feedback});
+    EXPECT_THROW(codec->encode(values, code), Error);
+    EXPECT_EQ(values, same);
+  }
+}
+
 TEST(Random, WithFeedbackSendsWhatItKeepsAsItIs) {
   const std::vector<float> values = heavy_tailed(1000, 6);
   const std::vector<float> sent = send({.kind = Kind::random, .share = 0.1}, values).decoded;
