@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
 
 #include "base/random.h"
 #include "codec/blocks.h"
@@ -74,12 +75,15 @@ class Quantized : public Codec {
   }
 
  private:
-  // Rounded up, but not to infinity; NaN where there is infinity or NaN.
+  // Rounded up, unless s of them would be infinite; NaN where there is infinity or NaN.
   Bfloat step_of(std::uint32_t largest) const {
     if (largest >= kInfinityBits) return {0x7fc0};
     const float step = std::bit_cast<float>(largest) / static_cast<float>(most_);
     const std::uint32_t up = (std::bit_cast<std::uint32_t>(step) + 0xffff) >> 16;
-    return {static_cast<std::uint16_t>(std::min(up, 0x7f7fu))};
+    constexpr float kLargest = std::numeric_limits<float>::max();
+    const auto largest_step =
+        std::bit_cast<std::uint32_t>(kLargest / static_cast<float>(most_)) >> 16;
+    return {static_cast<std::uint16_t>(std::min(up, largest_step))};
   }
   static bool is_nan(Bfloat step) { return step.bits == 0x7fc0; }
 

@@ -12,6 +12,7 @@
 
 #include <cmath>
 
+#include "base/check.h"
 #include "base/random.h"
 #include "codec/codec.h"
 #include "codec/levels.h"
@@ -33,8 +34,10 @@ class RandomlySparse : public Codec {
       throw Error("the random codec was given infinity or NaN, or what adds up to it",
                   "the training has diverged; lower the learning rate");
     }
-    // So many are hardly ever drawn: once in 10^13 times.
+    // More than the most are hardly ever drawn: once in 10^13 times.
+    int draws = 0;
     do {
+      STARLING_CHECK(++draws <= 10, "ten draws of more than {}", most(values.size()));
       chosen_.draw(values, certain, random_.bits());
     } while (chosen_.count() > most(values.size()));
     code.reserve(largest_code_bytes(values.size()));

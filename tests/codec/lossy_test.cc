@@ -1,6 +1,7 @@
 // What the papers promise: codes without feedback are right on average and vary no more than proved,
 // codes with feedback contract.
 #include <cstring>
+#include <limits>
 
 #include "tests/codec/coding.h"
 
@@ -221,6 +222,51 @@ TEST(Draws, AreTheSameForASeedAndDifferOtherwise) {
     EXPECT_EQ(second, send(*same, values).code) << settings;
     EXPECT_NE(first, second) << settings;
     EXPECT_NE(first, send(*other, values).code) << settings;
+  }
+}
+
+TEST(WithFeedback, LevelsAreNotDrawn) {
+  const std::vector<float> values = heavy_tailed(1000, 8);
+  for (CodecSettings settings : drawing()) {
+    if (settings.kind == Kind::random) continue;
+    settings.feedback = true;
+    const auto codec = make_codec(settings);
+    EXPECT_EQ(send(*codec, values).code, send(*codec, values).code) << settings;
+  }
+}
+
+// What is left of a block has no part in the direction that was sent, but for a hinge's rounding.
+TEST(Hierarchical, WithFeedbackSendsABlocksProjection) {
+  for (int levels : {1, 3, 7}) {
+    const CodecSettings settings{.kind = Kind::hierarchical, .levels = levels, .block = 256};
+    const Sent sent = send(settings, normals(256, 11));
+    double product = 0;
+    for (std::size_t i = 0; i < 256; ++i) {
+      product += static_cast<double>(sent.decoded[i]) * static_cast<double>(sent.rest[i]);
+    }
+    EXPECT_LT(std::abs(product), 0.07 * squared_length(sent.decoded)) << levels;
+  }
+}
+
+TEST(Draws, DifferFromBlockToBlock) {
+  for (Kind kind : {Kind::quantized, Kind::hierarchical}) {
+    std::vector<float> values = normals(64, 9);
+    values.insert(values.end(), values.begin(), values.begin() + 64);
+    const std::vector<float> sent =
+        send({.kind = kind, .block = 64, .feedback = false}, values).decoded;
+    EXPECT_FALSE(std::equal(sent.begin(), sent.begin() + 64, sent.begin() + 64));
+  }
+}
+
+TEST(Quantized, SendsTheLargestFloatAsAFiniteOne) {
+  const float largest = std::numeric_limits<float>::max();
+  for (int levels : {1, 2, 7}) {
+    const std::vector<float> values = {largest, 0, -largest};
+    const Sent sent = send({.kind = Kind::quantized, .levels = levels}, values);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(sent.decoded[i] / largest, values[i] / largest, 0.3) << levels;
+      EXPECT_EQ(sent.decoded[i] + sent.rest[i], values[i]) << levels;
+    }
   }
 }
 
