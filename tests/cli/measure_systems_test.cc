@@ -220,7 +220,7 @@ TEST(MeasureGrids, RefuseInOneLineWhatTheyCannotDo) {
       {{"--grid", "tradeoff", "--only", "gossip"}, "--only names 'gossip'"},
       {{"--grid", "tradeoff", "--workers", "1"}, "nobody to talk to"},
       {{"--grid", "rates", "--workers", "3"}, "--workers does not go with --grid rates"},
-      {{"--grid", "paper", "--only", "pairwise"}, "--only does not go with --grid paper"},
+      {{"--grid", "collapse", "--only", "pairwise"}, "--only does not go with --grid collapse"},
       {{"--grid", "race", "--model", "char-gpt"}, "does not take data"},
       {{"--grid", "time-to-accuracy", "--until", "soon"}, "until = 'soon'"},
   };
