@@ -23,7 +23,7 @@ help:
 	@echo "make fashion-mnist get Fashion-MNIST, for --data fashion-mnist"
 	@echo "make kjv           get the King James Bible, for --data kjv"
 	@echo "make mutate        put bugs in, one at a time: do the tests notice? (SHARE=0.1 SEED=3 ONLY=codec)"
-	@echo "make bench         all-reduce beside Gloo and Open MPI, training beside PyTorch DDP"
+	@echo "make bench         all-reduce beside Gloo and Open MPI, training beside PyTorch DDP, codecs"
 	@echo "make sanitize      the tests without libtorch under the address+undefined and the thread sanitizer"
 	@echo "make install       library, headers, CMake package and program (PREFIX=$(PREFIX))"
 	@echo "make format        format all sources"
@@ -76,6 +76,8 @@ bench:
 	$(call compile,release,all)
 	@./starling bench exchange
 	@./starling bench training --epochs 1
+	@./starling bench codecs
+	@$(BUILD)/bin/bench-codecs
 
 # Over all that does not load libtorch, which is not built for them.
 sanitize: asan tsan

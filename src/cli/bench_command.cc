@@ -12,6 +12,7 @@
 #include "cli/settings_flags.h"
 #include "job/worker_events.h"
 #include "measure/choice_table.h"
+#include "measure/codec_bench.h"
 #include "measure/exchange_bench.h"
 #include "measure/exchange_worker.h"
 #include "measure/server_bench.h"
@@ -183,6 +184,39 @@ void add_server_worker(CLI::App& bench) {
   });
 }
 
+void add_codecs(CLI::App& bench) {
+  struct Command {
+    CodecBench bench;
+    bool print_json = false;
+  };
+  auto command = std::make_shared<Command>();
+  CodecBench& options = command->bench;
+  CLI::App* codecs =
+      bench.add_subcommand("codecs", "What each codec makes of one update: bytes, time, memory");
+  codecs->footer(
+      "Example:\n"
+      "  starling bench codecs\n"
+      "  starling bench codecs --gradient update.f32 --threshold 3 --json");
+  CLI::Option* elements =
+      codecs->add_option("--elements", options.elements, "how many elements an update has")
+          ->check(CLI::Range(1, 1 << 30))
+          ->capture_default_str();
+  codecs->add_option("--gradient", options.gradient, "an update to take: a file of float32s")
+      ->excludes(elements);
+  codecs->add_option("--seed", options.seed, "what an update is drawn from otherwise")
+      ->capture_default_str();
+  codecs
+      ->add_option("--threshold", options.threshold,
+                   "the threshold codec's, in root mean squares of the update")
+      ->check(CLI::Range(1e-3, 1e6))
+      ->capture_default_str();
+  codecs->add_option("--rounds", options.rounds, "of which the fastest counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  codecs->add_flag("--json", command->print_json, "print JSON");
+  codecs->callback([command] { print(bench_codecs(command->bench), command->print_json); });
+}
+
 void add_training(CLI::App& bench) {
   auto command = std::make_shared<TrainingCommand>();
   CLI::App* training = bench.add_subcommand("training", "All-reduce training beside PyTorch DDP");
@@ -202,11 +236,13 @@ void add_training(CLI::App& bench) {
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure how fast this machine's exchanges are");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure how fast this machine's exchanges and codecs are");
   bench->require_subcommand(1);
   bench->footer("Example:\n  starling bench exchange --workers 4 --sizes 1MB,16MB,64MB");
   add_exchange(*bench);
   add_server(*bench);
+  add_codecs(*bench);
   add_training(*bench);
   add_exchange_worker(*bench);
   add_server_worker(*bench);

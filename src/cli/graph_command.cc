@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "exchange/pairwise.h"
 #include "report/table.h"
 #include "topology/findings.h"
 #include "topology/mixing.h"
@@ -23,13 +24,15 @@ constexpr int kMaxWorkersShown = 32;
 
 struct GraphCommand {
   std::string name;  // none: all of them
+  std::string passes_mean = "window";
   GraphSettings settings{.size = 6};
   bool print_json = false;
 };
 
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
-std::string_view weights_name(const Graph& graph) {
+std::string_view weights_name(const GraphSettings& settings, const Graph& graph) {
+  if (settings.repeats()) return "binomial";
   return graph.symmetric() ? "Metropolis" : "plain mean";
 }
 
@@ -72,8 +75,8 @@ Table who_hears_whom(const GraphFindings& found) {
   return table;
 }
 
-// Without weights, to keep it narrow: of all our graphs only the one-peer exponential one changes,
-// and one peer weighs as much as oneself.
+// Without weights, to keep it narrow: of all our graphs only groups and the one-peer exponential one
+// change, and there all weigh as much as oneself.
 Table who_hears_whom_when(const Graph& graph) {
   std::vector<std::string> header = {"worker"};
   for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
@@ -91,7 +94,8 @@ Table who_hears_whom_when(const Graph& graph) {
   return table;
 }
 
-// Of many workers only how many hear and tell how many; no graph of ours changes that by round.
+// Of many workers only how many hear and tell how many, in the first round; none of our graphs
+// changes that by round, but for who is in a smaller group.
 Table degrees(const Graph& graph) {
   std::map<std::pair<std::size_t, std::size_t>, int> workers;
   for (int rank = 0; rank < graph.size(); ++rank) {
@@ -104,13 +108,16 @@ Table degrees(const Graph& graph) {
   return table;
 }
 
-nlohmann::json summary(const std::string& name, const GraphFindings& found) {
+nlohmann::json summary(const std::string& name, const GraphSettings& settings,
+                       const GraphFindings& found) {
   const auto rounds = rounds_to_shrink_tenfold(found.contraction, found.graph.rounds());
   return {{"graph", name},
           {"workers", found.graph.size()},
           {"rounds", found.graph.rounds()},
           {"symmetric", found.graph.symmetric()},
-          {"weights", found.graph.symmetric() ? "metropolis" : "mean"},
+          {"weights", settings.repeats()        ? "binomial"
+                      : found.graph.symmetric() ? "metropolis"
+                                                : "mean"},
           {"contraction", found.contraction},
           {"spectral_gap", 1 - found.contraction},
           {"rounds_to_shrink_tenfold", rounds ? nlohmann::json(*rounds) : nlohmann::json()},
@@ -142,7 +149,7 @@ void show_one(const GraphCommand& command) {
   const GraphFindings found = examine(settings);
   const Graph& graph = found.graph;
   if (command.print_json) {
-    nlohmann::json row = summary(command.name, found);
+    nlohmann::json row = summary(command.name, settings, found);
     row["mixing"] = mixing(found);
     fmt::print("{}\n", row.dump());
     return;
@@ -151,8 +158,8 @@ void show_one(const GraphCommand& command) {
                       : graph.rounds() > 1            ? who_hears_whom_when(graph)
                                                       : who_hears_whom(found);
   fmt::print("{}\n", table.text());
-  fmt::print("Weights: {}{}.\n", weights_name(graph),
-             graph.symmetric() ? "" : " of a worker and those it hears");
+  fmt::print("Weights: {}{}.\n", weights_name(settings, graph),
+             graph.symmetric() || settings.repeats() ? "" : " of a worker and those it hears");
   if (!found.keeps_the_mean) {
     fmt::print("The workers agree, but not on the mean: some are heard more than others.\n");
   }
@@ -163,8 +170,13 @@ void show_one(const GraphCommand& command) {
              found.sent.least == found.sent.most
                  ? ""
                  : fmt::format(", {:.4g} on average", found.sent.mean));
+  if (settings.in_groups() && graph.size() > 1) {
+    fmt::print("An all-reduce within each group sends {:.4g}.\n",
+               mean_vectors_sent(std::min(settings.passes + 1, graph.size())));
+    return;
+  }
   const auto steps = window_steps(std::min(settings.passes, graph.size() - 1) + 1).size();
-  if (settings.kind == GraphSettings::Kind::window &&
+  if (settings.kind == GraphSettings::Kind::window && !settings.repeats() &&
       static_cast<double>(steps) < found.sent.most) {
     fmt::print("Partial sums save some of them: starling's pairwise exchange sends {}.\n", steps);
   }
@@ -179,9 +191,9 @@ void list_all(const GraphCommand& command) {
     if (settings.kind == GraphSettings::Kind::file) continue;
     const std::string name(each);
     const GraphFindings found = examine(settings);
-    list.push_back(summary(name, found));
-    table.add({name, sent_text(found.sent), std::string(weights_name(found.graph)), gap_text(found),
-               rounds_text(found)});
+    list.push_back(summary(name, settings, found));
+    table.add({name, sent_text(found.sent), std::string(weights_name(settings, found.graph)),
+               gap_text(found), rounds_text(found)});
   }
   if (command.print_json) {
     fmt::print("{}\n", list.dump());
@@ -196,6 +208,7 @@ void list_all(const GraphCommand& command) {
 
 void show(GraphCommand command) {
   GraphSettings& settings = command.settings;
+  settings.passes_mean = named<GraphSettings::Passes>(command.passes_mean);
   if (command.name.empty() && !settings.file.empty()) {
     command.name = name_of(GraphSettings::Kind::file);
   }
@@ -222,6 +235,7 @@ void add_graph_command(CLI::App& app) {
       "  starling graph                                  (all graphs, side by side)\n"
       "  starling graph closed-ring --workers 6\n"
       "  starling graph window --passes 3 --workers 16\n"
+      "  starling graph window --passes 3 --passes-mean group --workers 16\n"
       "  starling graph file --file edges.txt --workers 5");
   graph->add_option("name", command->name, names_listed<GraphSettings::Kind>());
   graph->add_option("--workers", settings.size, "how many workers")
@@ -229,6 +243,11 @@ void add_graph_command(CLI::App& app) {
       ->capture_default_str();
   graph->add_option("--passes", settings.passes, "window: how many ring predecessors are heard")
       ->check(CLI::Range(1, 1023))
+      ->capture_default_str();
+  graph
+      ->add_option(
+          "--passes-mean", command->passes_mean,
+          "window: " + names_listed<GraphSettings::Passes>(" or ") + ", see `starling train`")
       ->capture_default_str();
   graph->add_option("--arity", settings.arity, "tree: how many children a worker has")
       ->check(CLI::Range(1, 1023))

@@ -8,7 +8,7 @@ namespace starling {
 
 namespace {
 
-std::unique_ptr<Codec> make_plain(const CodecSettings& settings) {
+std::unique_ptr<Codec> make_plain(const CodecSettings& settings, const CodecStream& stream) {
   switch (settings.kind) {
     using enum CodecSettings::Kind;
     case raw:
@@ -22,13 +22,17 @@ std::unique_ptr<Codec> make_plain(const CodecSettings& settings) {
     case top_k:
       return make_top_k(settings);
     case random:
+      return make_random(settings, stream);
     case quantized:
+      return make_quantized(settings, stream);
     case hierarchical:
+      return make_hierarchical(settings, stream);
     case sign:
+      return make_sign(settings);
     case low_rank:
       break;
   }
-  throw Error(fmt::format("codec {} is not there yet", settings.kind));
+  return make_low_rank(settings, stream);
 }
 
 void check_between(const char* what, int number, int least, int most) {
@@ -39,7 +43,7 @@ void check_between(const char* what, int number, int least, int most) {
 
 }  // namespace
 
-std::unique_ptr<Codec> make_codec(const CodecSettings& settings, const CodecStream&) {
+std::unique_ptr<Codec> make_codec(const CodecSettings& settings, const CodecStream& stream) {
   if (!(settings.share > 0 && settings.share <= 1)) {  // nor NaN
     throw Error(fmt::format("a codec cannot send a share of {}", settings.share),
                 "give one above 0 and up to 1");
@@ -52,7 +56,7 @@ std::unique_ptr<Codec> make_codec(const CodecSettings& settings, const CodecStre
   check_between("levels of", settings.levels, 1, kMostLevels);
   check_between("a block of", settings.block, kSmallestBlock, kLargestBlock);
   check_between("a rank of", settings.rank, 1, kMostRank);
-  std::unique_ptr<Codec> codec = make_plain(settings);
+  std::unique_ptr<Codec> codec = make_plain(settings, stream);
   return settings.entropy ? with_entropy(std::move(codec)) : std::move(codec);
 }
 

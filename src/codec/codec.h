@@ -57,7 +57,8 @@ class Codec {
   //
   // Infinities and NaNs are sent as such and leave zero, for a diverged training should show. Where
   // elements share a norm (quantized, hierarchical, sign, low-rank) all of them become NaN.
-  // Threshold and random cannot say them: they throw Error and leave the values as they are.
+  // Threshold and random cannot say them: they throw Error and leave the values as they are. Random
+  // and low-rank take values whose sum a float cannot hold for infinite, too.
   virtual void encode(std::span<float> values, std::vector<std::byte>& code) = 0;
 
   // into[i] += what the code says of element i. The code may come from anybody: one that is not for
@@ -100,6 +101,11 @@ std::unique_ptr<Codec> make_half();
 std::unique_ptr<Codec> make_bfloat();
 std::unique_ptr<Codec> make_threshold(const CodecSettings& settings);
 std::unique_ptr<Codec> make_top_k(const CodecSettings& settings);
+std::unique_ptr<Codec> make_random(const CodecSettings& settings, const CodecStream& stream);
+std::unique_ptr<Codec> make_quantized(const CodecSettings& settings, const CodecStream& stream);
+std::unique_ptr<Codec> make_hierarchical(const CodecSettings& settings, const CodecStream& stream);
+std::unique_ptr<Codec> make_sign(const CodecSettings& settings);
+std::unique_ptr<Codec> make_low_rank(const CodecSettings& settings, const CodecStream& stream);
 
 // Codes are little-endian and written as they are in memory.
 static_assert(std::endian::native == std::endian::little);

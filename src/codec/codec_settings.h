@@ -54,7 +54,7 @@ struct CodecSettings {
     const Use with_threshold = with("threshold", Kind::threshold);
     const Use not_raw{s.kind != Kind::raw, "codecs other than raw"};
     visit({"codec", Section::sent,
-           "mixing mean and updates: what is sent: " + names_listed<Kind>(" or ")},
+           "what is sent for gradients, weights or their changes: " + names_listed<Kind>(" or ")},
           s.kind);
     visit({"codec_share", Section::sent, "top-k, random: the share of elements that is sent",
            with("top-k or random", Kind::top_k, Kind::random)},

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
 
 #include "base/check.h"
 #include "codec/codec.h"
@@ -51,17 +54,20 @@ void GapWriter::put(std::size_t index) {
 
 void GapWriter::put_bit(bool bit) { put_bits(bit ? 1 : 0, 1); }
 
-void GapWriter::finish() {
-  if (pending_bits_ > 0) code_.push_back(static_cast<std::byte>(pending_));
-}
+void GapWriter::finish() { flush((pending_bits_ + 7) / 8); }
 
 void GapWriter::put_bits(std::uint64_t bits, unsigned count) {
+  if (pending_bits_ + count >= 64) flush(pending_bits_ / 8);
   pending_ |= bits << pending_bits_;
   pending_bits_ += count;
-  for (; pending_bits_ >= 8; pending_bits_ -= 8) {
-    code_.push_back(static_cast<std::byte>(pending_));
-    pending_ >>= 8;
-  }
+}
+
+void GapWriter::flush(unsigned bytes) {
+  std::array<std::byte, sizeof pending_> out;
+  std::memcpy(out.data(), &pending_, sizeof pending_);
+  code_.insert(code_.end(), out.begin(), out.begin() + bytes);
+  pending_ = bytes < sizeof pending_ ? pending_ >> 8 * bytes : 0;
+  pending_bits_ -= std::min(pending_bits_, 8 * bytes);
 }
 
 GapReader::GapReader(ConstBytes code, std::size_t elements, std::size_t count)
@@ -82,7 +88,9 @@ std::size_t GapReader::next() {
 bool GapReader::next_bit() { return take_bits(1) != 0; }
 
 void GapReader::finish() {
-  if (!rest_.empty() || pending_ != 0) throw BadCode("a code goes on behind its end");
+  if (!rest_.empty() || pending_bits_ >= 8 || pending_ != 0) {
+    throw BadCode("a code goes on behind its end");
+  }
 }
 
 std::uint64_t GapReader::take_bits(unsigned count) {
@@ -107,9 +115,12 @@ std::uint64_t GapReader::take_unary() {
 
 void GapReader::fetch() {
   if (rest_.empty()) throw BadCode("a code ends too early");
-  pending_ |= std::to_integer<std::uint64_t>(rest_.front()) << pending_bits_;
-  pending_bits_ += 8;
-  rest_ = rest_.subspan(1);
+  std::uint64_t bits = 0;
+  const std::size_t bytes = std::min(rest_.size(), std::size_t{kMostBits / 8});
+  std::memcpy(&bits, rest_.data(), bytes);
+  pending_ |= bits << pending_bits_;
+  pending_bits_ += static_cast<unsigned>(8 * bytes);
+  rest_ = rest_.subspan(bytes);
 }
 
 }  // namespace starling

@@ -32,12 +32,13 @@ class GapWriter {
 
  private:
   void put_bits(std::uint64_t bits, unsigned count);
+  void flush(unsigned bytes);
 
   std::vector<std::byte>& code_;
   unsigned width_;
   std::size_t next_ = 0;  // the lowest index that may follow
   std::uint64_t pending_ = 0;
-  unsigned pending_bits_ = 0;  // always less than a byte
+  unsigned pending_bits_ = 0;  // below 64
 };
 
 // Reads what a GapWriter may or may not have written, to the end of `code`. Every function throws

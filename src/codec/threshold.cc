@@ -13,6 +13,8 @@
 
 #include "base/check.h"
 #include "codec/codec.h"
+#include "codec/levels.h"
+#include "codec/selection.h"
 #include "codec/sparse.h"
 
 namespace starling {
@@ -33,18 +35,19 @@ class Threshold : public Codec {
   void encode(std::span<float> values, std::vector<std::byte>& code) override {
     const std::uint16_t sent = finite_bfloat(static_cast<float>(threshold_)).bits;
     const float threshold = from_bfloat(Bfloat{sent});
-    const auto [count, largest] = survey(values, magnitude_bits(threshold));
+    const std::uint32_t largest = survey(values);
+    chosen_.take_at_least(values, magnitude_bits(threshold));
+    const std::size_t count = chosen_.count();
     const Header header{.threshold = sent, .count = static_cast<std::uint32_t>(count)};
     code.reserve(largest_code_bytes(values.size()));
     code.resize(kHeaderBytes);
     write(header, code);
     GapWriter gaps(code, values.size(), count);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (std::abs(values[i]) < threshold) continue;
+    chosen_.each([&](std::size_t i) {
       gaps.put(i);
       gaps.put_bit(values[i] < 0);
       values[i] -= std::copysign(threshold, values[i]);
-    }
+    });
     gaps.finish();
     if (adaptive_ && largest > 0) adapt(count, values.size());
   }
@@ -87,26 +90,16 @@ class Threshold : public Codec {
     return header;
   }
 
-  struct Survey {
-    std::size_t count;      // of elements to be sent
-    std::uint32_t largest;  // magnitude of all
-  };
-
-  // Looks before anything is changed, as there may be what cannot be sent.
-  static Survey survey(std::span<const float> values, std::uint32_t threshold) {
+  // The largest magnitude. Looks before anything is changed, as there may be what cannot be sent.
+  static std::uint32_t survey(std::span<const float> values) {
     STARLING_CHECK(values.size() <= std::numeric_limits<std::uint32_t>::max(), "{} elements",
                    values.size());
-    Survey survey{0, 0};
-    for (const float value : values) {
-      const std::uint32_t magnitude = magnitude_bits(value);
-      survey.count += magnitude >= threshold;
-      survey.largest = std::max(survey.largest, magnitude);
-    }
-    if (survey.largest >= kInfinityBits) {
+    const std::uint32_t largest = largest_magnitude(values);
+    if (largest >= kInfinityBits) {
       throw Error("the threshold codec was given infinity or NaN, which it cannot send",
                   "the training has diverged; lower the learning rate");
     }
-    return survey;
+    return largest;
   }
 
   // Zeros alone say nothing, and do not come here: the threshold would sink for as long as nothing
@@ -120,6 +113,7 @@ class Threshold : public Codec {
 
   double threshold_;
   bool adaptive_;
+  Selection chosen_;
 };
 
 }  // namespace

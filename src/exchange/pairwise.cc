@@ -59,7 +59,7 @@ Task<> mean_of_all(Group group, Channel channel, std::span<float> weights) {
 }
 
 double pairwise_vectors_sent(int size, int passes) {
-  if (passes >= size - 1) return 2.0 * (size - 1) / size;
+  if (passes >= size - 1) return mean_vectors_sent(size);
   return static_cast<double>(window_steps(passes + 1).size());
 }
 

@@ -22,5 +22,7 @@ Task<> mean_of_all(Group group, Channel channel, std::span<float> weights);
 // How often a rank sends its whole vector in one pairwise_average, e.g. 1 for one pass and 2
 // (n-1)/n for all.
 double pairwise_vectors_sent(int size, int passes);
+// The same within a group of that many, by mean_of_all.
+inline double mean_vectors_sent(int size) { return 2.0 * (size - 1) / size; }
 
 }  // namespace starling

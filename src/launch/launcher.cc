@@ -239,6 +239,7 @@ class Launcher {
       worker.rank = rank;
       worker.serves = serves;
       worker.pid = pid;
+      if (plan_.on_start) plan_.on_start(rank, pid);
       worker.events = std::make_unique<asio::posix::stream_descriptor>(io_, events.read_end);
       worker.out = std::make_unique<Stream>(io_, out.read_end, rank, out_);
       worker.err = std::make_unique<Stream>(io_, err.read_end, rank, err_);

@@ -48,6 +48,8 @@ struct LaunchPlan {
   // some are.
   std::uint64_t host_memory_bytes = 0;
   std::map<int, double> slow_hosts;
+  // Is told each rank's process as it starts.
+  std::function<void(int rank, int process)> on_start;
 };
 
 struct LaunchResult {

@@ -51,7 +51,9 @@ void BlendFloats(float* into, const float* x, float weight, std::size_t count) {
       [weights](auto a, auto b) HWY_ATTR { return hn::MulAdd(weights, hn::Sub(b, a), a); });
 }
 
-double SquaredDistance(const float* a, const float* b, std::size_t count) {
+// The sum of what add(a, b, sum) adds to it.
+template <class Add>
+double sum_over(const float* a, const float* b, std::size_t count, const Add& add) {
   const Floats floats;
   const std::size_t lanes = hn::Lanes(floats);
   constexpr std::size_t kStretch = 4096;  // floats are exact enough for the sum over one
@@ -60,13 +62,26 @@ double SquaredDistance(const float* a, const float* b, std::size_t count) {
   while (i + lanes <= count) {
     auto sum = hn::Zero(floats);
     for (const std::size_t end = std::min(count, i + kStretch); i + lanes <= end; i += lanes) {
-      const auto distance = hn::Sub(hn::LoadU(floats, a + i), hn::LoadU(floats, b + i));
-      sum = hn::MulAdd(distance, distance, sum);
+      sum = add(hn::LoadU(floats, a + i), hn::LoadU(floats, b + i), sum);
     }
     total += static_cast<double>(hn::GetLane(hn::SumOfLanes(floats, sum)));
   }
-  for (; i < count; ++i) total += static_cast<double>((a[i] - b[i]) * (a[i] - b[i]));
-  return total;
+  const auto rest = hn::FirstN(floats, count - i);
+  const auto last = add(hn::MaskedLoad(rest, floats, a + i), hn::MaskedLoad(rest, floats, b + i),
+                        hn::Zero(floats));
+  return total + static_cast<double>(hn::GetLane(hn::SumOfLanes(floats, last)));
+}
+
+double SquaredDistance(const float* a, const float* b, std::size_t count) {
+  return sum_over(a, b, count, [](auto x, auto y, auto sum) HWY_ATTR {
+    const auto distance = hn::Sub(x, y);
+    return hn::MulAdd(distance, distance, sum);
+  });
+}
+
+double Dot(const float* a, const float* b, std::size_t count) {
+  return sum_over(a, b, count,
+                  [](auto x, auto y, auto sum) HWY_ATTR { return hn::MulAdd(x, y, sum); });
 }
 
 // Each x is read before its copy is written, so that the two may be the same memory.
@@ -109,6 +124,7 @@ namespace starling {
 HWY_EXPORT(AddFloats);
 HWY_EXPORT(AverageFloats);
 HWY_EXPORT(BlendFloats);
+HWY_EXPORT(Dot);
 HWY_EXPORT(ScaleFloats);
 HWY_EXPORT(SquaredDistance);
 HWY_EXPORT(SubtractScaledFloats);
@@ -126,6 +142,11 @@ void average(std::span<float> into, std::span<const float> x) {
 void blend(std::span<float> into, std::span<const float> x, float weight) {
   STARLING_CHECK(into.size() == x.size(), "{} elements meet {}", into.size(), x.size());
   HWY_DYNAMIC_DISPATCH(BlendFloats)(into.data(), x.data(), weight, into.size());
+}
+
+double dot(std::span<const float> a, std::span<const float> b) {
+  STARLING_CHECK(a.size() == b.size(), "{} elements meet {}", a.size(), b.size());
+  return HWY_DYNAMIC_DISPATCH(Dot)(a.data(), b.data(), a.size());
 }
 
 double squared_distance(std::span<const float> a, std::span<const float> b) {

@@ -17,6 +17,9 @@ void blend(std::span<float> into, std::span<const float> x, float weight);
 // sum of (a[i] - b[i])^2
 double squared_distance(std::span<const float> a, std::span<const float> b);
 
+// sum of a[i] * b[i]
+double dot(std::span<const float> a, std::span<const float> b);
+
 // values[i] *= factor
 void scale(std::span<float> values, float factor);
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "job/run_summary.h"
 #include "launch/launcher.h"
@@ -12,9 +13,11 @@ namespace starling {
 
 inline constexpr const char* kDdpProgram = "starling-peer-ddp";
 
-// Trains as the settings say (workers, batch, epochs, lr, momentum, seed, until, evaluate_every; by
-// SGD, on MNIST's classic network), on the plan's lab if it names one, and returns the result.
-// Throws Error if it fails.
+// Why it cannot take part in a training, in half a sentence; empty if it can.
+std::string why_not_by_ddp(const Settings& settings);
+
+// Trains as the settings say, but for how workers exchange: on the plan's lab if it names one. Throws
+// Error if it fails.
 RunSummary train_by_ddp(const Settings& settings, LaunchPlan plan,
                         const std::function<void(const nlohmann::json&)>& on_evaluation);
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "measure/grid_progress.h"
 #include "report/plot.h"
@@ -22,33 +23,53 @@ struct MeasureOptions {
   std::filesystem::path folder;  // each run has its own in it
   std::optional<int> workers;
   std::optional<std::string> slow;
+  std::vector<std::string> only;     // of all that it compares; none: all
   int seeds = 1;                     // each setting is trained from so many
   std::string lab;                   // each run in one of its own, see launch/lab.h
   GridProgress* progress = nullptr;  // the grid says how many runs it expects
 };
 
 struct MeasuredGrid {
+  // A further table of the same runs, which is saved under its own name.
+  struct Part {
+    std::string name;
+    std::string headline;
+    Table table;
+    nlohmann::json rows = nlohmann::json::array();
+    std::optional<Plot> plot = {};
+  };
+
   Table table;
   nlohmann::json rows;                                   // the same, as numbers
   nlohmann::json conditions = nlohmann::json::object();  // what holds for all rows
   std::string headline = {};                             // what was measured,
   std::string remarks = {};                              // and what is to be seen in the table
   std::optional<Plot> plot = {};
+  std::vector<Part> parts = {};
 
   std::string text() const;      // all in words, for a terminal
   std::string markdown() const;  // and for a page
 };
 
-// The pair-wise averaging paper's table 2, repeated.
+// The pair-wise averaging paper's tables and its figure, repeated for all that "passes" may mean.
 MeasuredGrid measure_paper(const MeasureOptions& options);
+// Under which conditions one pass collapses as it does in that figure.
+MeasuredGrid measure_collapse(const MeasureOptions& options);
 // Every named system on the same data.
 MeasuredGrid measure_systems(const MeasureOptions& options);
-// Bytes against accuracy of pairwise averaging, over its settings.
+// Which share of what exchanging is worth is kept, for how many bytes.
 MeasuredGrid measure_tradeoff(const MeasureOptions& options);
-// Who reaches an accuracy first over slow links, PyTorch DDP among them.
+// Who reaches a goal first over slow links, PyTorch DDP among them.
 MeasuredGrid measure_race(const MeasureOptions& options);
 // What each schedule makes of one slow worker, in the simulator.
 MeasuredGrid measure_slow(const MeasureOptions& options);
+
+// What it takes every named system to get to a goal, each at its best learning rate.
+MeasuredGrid measure_time_to_accuracy(const MeasureOptions& options);
+// The best learning rate against the number of workers.
+MeasuredGrid measure_rates(const MeasureOptions& options);
+// The survey's seven criteria, measured for every named system.
+MeasuredGrid measure_criteria(const MeasureOptions& options);
 
 struct Grid {
   const char* name;
@@ -56,7 +77,9 @@ struct Grid {
   // Which options go with it.
   bool takes_settings;
   bool takes_workers;
-  bool takes_slow;
+  bool takes_slow = false;
+  bool takes_only = false;
+  int seeds = 1;  // by default
 };
 
 inline constexpr Grid kGrids[] = {
@@ -64,22 +87,43 @@ inline constexpr Grid kGrids[] = {
      .measure = measure_paper,
      .takes_settings = true,
      .takes_workers = false,
-     .takes_slow = false},
+     .takes_only = true,
+     .seeds = 5},
+    {.name = "collapse",
+     .measure = measure_collapse,
+     .takes_settings = true,
+     .takes_workers = true,
+     .seeds = 3},
     {.name = "systems",
      .measure = measure_systems,
      .takes_settings = true,
      .takes_workers = true,
-     .takes_slow = false},
+     .takes_only = true},
     {.name = "tradeoff",
      .measure = measure_tradeoff,
      .takes_settings = true,
      .takes_workers = true,
-     .takes_slow = false},
+     .takes_only = true},
     {.name = "race",
      .measure = measure_race,
      .takes_settings = true,
      .takes_workers = true,
-     .takes_slow = false},
+     .takes_only = true},
+    {.name = "time-to-accuracy",
+     .measure = measure_time_to_accuracy,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_only = true},
+    {.name = "rates",
+     .measure = measure_rates,
+     .takes_settings = true,
+     .takes_workers = false,
+     .takes_only = true},
+    {.name = "criteria",
+     .measure = measure_criteria,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_only = true},
     {.name = "slow",
      .measure = measure_slow,
      .takes_settings = false,

@@ -22,6 +22,14 @@ namespace {
 
 using nlohmann::json;
 
+// What a settings file comes to: those that were not there yet when it was written are as they are by
+// default.
+std::string as_now(const std::string& text, const std::filesystem::path& folder) {
+  Settings settings;
+  read_settings(text, (folder / "settings.toml").string(), settings);
+  return write_settings(settings);
+}
+
 // The run's summary if it was finished before under the same settings, in such a lab.
 std::optional<RunSummary> finished(const std::filesystem::path& folder, const Settings& settings,
                                    const std::string& lab) {
@@ -30,7 +38,7 @@ std::optional<RunSummary> finished(const std::filesystem::path& folder, const Se
   if (!summary || !before) return std::nullopt;
   const std::string text((std::istreambuf_iterator<char>(before)),
                          std::istreambuf_iterator<char>());
-  if (text != write_settings(settings)) {
+  if (as_now(text, folder) != write_settings(settings)) {
     throw Error(fmt::format("{} was measured with other settings", folder.string()),
                 "choose another --folder, or remove that one");
   }

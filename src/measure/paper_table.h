@@ -1,10 +1,33 @@
-// Table 2 of S. Chundury, Distributed Learning using Iterative Pair-wise Averaging (2022): what it
-// ran and what it measured.
+// Tables 1 and 2 of S. Chundury, Distributed Learning using Iterative Pair-wise Averaging (2022): what
+// it ran, and what it measured of that.
 #pragma once
 
 #include <vector>
 
 namespace starling {
+
+struct PaperConfiguration {
+  int workers;
+  int passes;
+  int iterations;
+};
+
+// Table 1: for each number of workers, every number of passes with every number of iterations.
+inline std::vector<PaperConfiguration> paper_configurations() {
+  struct Row {
+    int workers;
+    std::vector<int> iterations;  // passes go from 1 to workers - 1
+  };
+  const std::vector<Row> rows = {
+      {2, {12}}, {3, {12, 15}}, {4, {12, 15, 18}}, {5, {12, 15, 18, 21}}, {6, {12, 15, 18, 24}}};
+  std::vector<PaperConfiguration> all;
+  for (const Row& row : rows) {
+    for (int passes = 1; passes < row.workers; ++passes) {
+      for (int iterations : row.iterations) all.push_back({row.workers, passes, iterations});
+    }
+  }
+  return all;
+}
 
 struct PaperRow {
   int workers;

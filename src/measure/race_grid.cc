@@ -1,14 +1,14 @@
-// starling measure --grid race: how long it takes each to reach an accuracy over the same links,
-// PyTorch DDP among them.
+// starling measure --grid race: how long it takes each to reach a goal over the same links, PyTorch
+// DDP among them.
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/units.h"
-#include "launch/programs.h"
-#include "measure/contestants.h"
+#include "measure/chosen.h"
 #include "measure/ddp_peer.h"
 #include "measure/grids.h"
-#include "measure/measured_run.h"
+#include "measure/reached.h"
+#include "measure/subject.h"
 #include "report/run_data.h"
 
 namespace starling {
@@ -17,86 +17,88 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLeastDrawn = 80;  // percent; what comes before is steep for all
-
-struct Contestant {
-  const char* name;
-  Settings settings;
-  bool is_ddp = false;
+// One line a contestant, each with the learning rate that was best for it of those tried.
+constexpr Recipe kImageRacers[] = {
+    {"pytorch-ddp", "strategy = 'allreduce'; lr = 0.3", true},
+    {"all-reduce", "strategy = 'allreduce'; lr = 0.2"},
+    {"pairwise", "strategy = 'pairwise'; lr = 0.2"},
+    {"pairwise-16", "strategy = 'pairwise'; period = 16; lr = 0.2"},
+    {"pairwise-16-half", "strategy = 'pairwise'; period = 16; codec = 'half'; lr = 0.2"},
+    {"pairwise-64-half", "strategy = 'pairwise'; period = 64; codec = 'half'; lr = 0.2"},
+    {"pairwise-8-top-1-percent",
+     "strategy = 'pairwise'; period = 8; codec = 'top-k'; codec_share = 0.01; mixing_step = 0.05; "
+     "lr = 0.2"},
+};
+constexpr Recipe kTextRacers[] = {
+    {"pytorch-ddp", "strategy = 'allreduce'", true},
+    {"all-reduce", "strategy = 'allreduce'"},
+    {"pairwise-16", "strategy = 'pairwise'; period = 16"},
+    {"flock-4", STARLING_MEAN_OF_CODED_CHANGES "period = 4; codec = 'quantized'; codec_levels = 1"},
+    {"flock-16",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 16; codec = 'quantized'; codec_levels = 1"},
 };
 
-// DDP and we have the learning rates that were best for each of those tried (docs/measurements.md).
-constexpr double kDdpRate = 0.3, kOurRate = 0.2;
+struct Racer {
+  std::string name;
+  Settings settings;
+  bool is_ddp;
+};
 
-std::vector<Contestant> racers(const MeasureOptions& options) {
-  using enum CodecSettings::Kind;
-  const auto with_rate = [&](double lr) {
-    Settings defaults;
-    defaults.train.epochs = 5;
-    defaults.train.evaluate_every = 0.05;
-    defaults.train.until = "accuracy=0.97";
-    defaults.optimizer.lr = lr;
-    Settings settings = options.settings_over(defaults);
-    settings.workers = options.workers.value_or(4);
-    settings.strategy = StrategyKind::allreduce;
-    return settings;
+std::vector<Racer> racers(const Subject& subject, const MeasureOptions& options) {
+  std::vector<Racer> all;
+  const auto add = [&](const Recipe& recipe) {
+    Settings settings = subject.settings_of(recipe, options.workers.value_or(4));
+    subject.race(settings);
+    check_settings(settings);
+    all.push_back({recipe.name, settings, recipe.is_ddp});
   };
-  const Settings allreduce = with_rate(kOurRate);
-  const auto pairwise = [&](int period, CodecSettings::Kind codec) {
-    Settings settings = allreduce;
-    settings.strategy = StrategyKind::pairwise;
-    settings.schedule.period = period;
-    settings.mix.codec.kind = codec;
-    return settings;
-  };
-  Settings largest = pairwise(8, top_k);  // the cheapest of `--grid tradeoff` to reach 97 %
-  largest.mix.codec.share = 0.01;
-  largest.mix.step = 0.05;
-  const std::vector<Contestant> contestants = {{"pytorch-ddp", with_rate(kDdpRate), true},
-                                               {"all-reduce", allreduce},
-                                               {"pairwise", pairwise(1, raw)},
-                                               {"pairwise-16", pairwise(16, raw)},
-                                               {"pairwise-16-half", pairwise(16, half)},
-                                               {"pairwise-64-half", pairwise(64, half)},
-                                               {"pairwise-8-top-1-percent", largest}};
-  for (const Contestant& each : contestants) check_settings(each.settings);
-  return contestants;
-}
-
-// Why PyTorch DDP cannot take part; empty if it can.
-std::string ddp_stays_away(const Settings& settings) {
-  if (settings.train.model != "mnist-cnn" || settings.train.data != TrainSettings::Data::mnist) {
-    return "PyTorch DDP stays away: its driver knows mnist-cnn on mnist only.\n";
+  if (subject.is_text()) {
+    for (const Recipe& recipe : kTextRacers) add(recipe);
+  } else {
+    for (const Recipe& recipe : kImageRacers) add(recipe);
   }
-  return has_sibling_program(kDdpProgram) ? ""
-                                          : "PyTorch DDP is not here; `make bench` installs it.\n";
+  return chosen(std::move(all), options.only);
 }
 
-Plot drawn(const GridProgress& progress, const std::string& title) {
+// Takes PyTorch DDP off the list where it cannot take part, and says why.
+std::string without_ddp(std::vector<Racer>& contestants) {
+  std::string why;
+  std::erase_if(contestants, [&](const Racer& each) {
+    if (!each.is_ddp) return false;
+    const std::string reason = why_not_by_ddp(each.settings);
+    if (!reason.empty()) why = fmt::format("PyTorch DDP stays away: {}.\n", reason);
+    return !reason.empty();
+  });
+  return why;
+}
+
+// What comes before is steep for all.
+bool is_drawn(const Subject& subject, double quality) {
+  return subject.is_text() ? quality <= 3.2 : quality >= (subject.is_mnist() ? 0.8 : 0.6);
+}
+
+// Of the first seed.
+Plot drawn(const std::vector<Racer>& contestants, const Subject& subject,
+           const MeasureOptions& options, const std::string& title) {
   Plot plot;
   plot.title = title;
   plot.x = {"training time, evaluations left out (s)", true,
             [](double value) { return fmt::format("{:g} s", value); }};
-  plot.y = {"accuracy on the test samples (%)", false,
-            [](double value) { return fmt::format("{:g}", value); }};
-  for (const std::filesystem::path& folder : progress.done()) {
-    const RunData run = read_run(folder);
-    Plot::Series series{run.name, {}, Plot::Kind::line};
+  plot.y = {subject.is_text() ? "bits per character on the validation text"
+                              : "accuracy on the test samples (%)",
+            false, [](double value) { return fmt::format("{:g}", value); }};
+  for (const Racer& each : contestants) {
+    const RunData run = read_run(seed_folder(options, each.name, each.settings.seed));
+    Plot::Series series{each.name, {}, Plot::Kind::line};
     for (const json& line : run.metrics) {
-      const double accuracy = number_in(line, "accuracy") * 100;
-      if (accuracy >= kLeastDrawn) {
-        series.points.push_back({number_in(line, "training_time"), accuracy});
-      }
+      const double quality = subject.quality_in(line);
+      if (!is_drawn(subject, quality)) continue;
+      series.points.push_back(
+          {number_in(line, "training_time"), subject.is_text() ? quality : quality * 100});
     }
     plot.series.push_back(std::move(series));
   }
   return plot;
-}
-
-// What it took to have one model of that accuracy; none if it did not get there.
-std::optional<double> seconds_to_goal(const RunSummary& summary, double goal) {
-  if (summary.accuracy.value_or(0) < goal) return std::nullopt;
-  return summary.train_seconds.value_or(0);
 }
 
 // DDP knows the kernel's count only, in which its evaluations are next to nothing, and that only in a
@@ -111,49 +113,66 @@ std::optional<double> bytes_sent(const RunSummary& summary) {
 }  // namespace
 
 MeasuredGrid measure_race(const MeasureOptions& options) {
-  std::vector<Contestant> contestants = racers(options);
-  const std::string why_no_ddp = ddp_stays_away(contestants.front().settings);
-  if (!why_no_ddp.empty()) contestants.erase(contestants.begin());
-  options.progress->expect(contestants.size());
-  const Settings& any = contestants.front().settings;
-  const std::optional<Target> target = target_of(any.train);
-  const double goal = target ? target->value : 0.97;
-  Table table({"who", "training time", "sooner than DDP", "steps", "accuracy", "sent in training"});
+  const Subject subject(options);
+  std::vector<Racer> all = racers(subject, options);
+  const std::string why_no_ddp = without_ddp(all);
+  if (all.empty()) throw Error(why_no_ddp.substr(0, why_no_ddp.size() - 2));
+  options.progress->expect(all.size() * static_cast<std::size_t>(options.seeds));
+  const Settings& any = all.front().settings;
+  Table table(
+      {"who", "training time", "sooner than DDP", "steps", subject.measure(), "sent in training"});
   json rows = json::array();
   std::optional<double> ddp;
-  for (const Contestant& each : contestants) {
-    const RunSummary summary = measured_run(options, each.settings, each.name, each.is_ddp);
-    const auto time = seconds_to_goal(summary, goal);
-    const auto sent = bytes_sent(summary);
+  for (const Racer& each : all) {
+    const std::vector<RunSummary> runs =
+        measured_over_seeds(options, each.settings, each.name, each.is_ddp);
+    const Reached reached(subject, runs);
+    const auto time = reached.mean(&Reached::seconds);
+    const auto sent = bytes_sent(runs.front());
+    const Sample bytes =
+        sample_of(runs, [](const RunSummary& run) { return bytes_sent(run).value_or(0); });
+    const Sample quality =
+        sample_of(runs, [&](const RunSummary& run) { return subject.quality(run); });
     if (each.is_ddp) ddp = time;
-    json row = {{"who", each.name},
-                {"seconds", time ? json(*time) : json()},
-                {"times_sooner_than_ddp", ddp && time ? json(*ddp / *time) : json()},
-                {"steps", summary.steps.value_or(0)},
-                {"accuracy", summary.accuracy.value_or(0)},
-                {"bytes_sent", sent ? json(*sent) : json()}};
-    table.add({each.name, time ? fmt::format("{:.1f} s", *time) : "did not get there",
+    rows.push_back({{"who", each.name},
+                    {"lr", each.settings.optimizer.lr},
+                    {"seconds", time ? json(*time) : json()},
+                    {"seconds_deviation", reached.seconds.deviation()},
+                    {"reached", reached.count()},
+                    {"times_sooner_than_ddp", ddp && time ? json(*ddp / *time) : json()},
+                    {"steps", reached.all_steps.mean()},
+                    {"quality", quality.mean()},
+                    {"bytes_sent", sent ? json(bytes.mean()) : json()}});
+    table.add({each.name,
+               reached.text(reached.seconds,
+                            [](double mean, double deviation) {
+                              return deviation > 0
+                                         ? fmt::format("{:.1f} ± {:.1f} s", mean, deviation)
+                                         : fmt::format("{:.1f} s", mean);
+                            }),
                ddp && time ? fmt::format("{:.1f}x", *ddp / *time) : "-",
-               format_count(static_cast<double>(summary.steps.value_or(0))),
-               fmt::format("{:.2f} %", summary.accuracy.value_or(0) * 100),
-               sent ? format_bytes(*sent) : "-"});
-    rows.push_back(std::move(row));
+               format_count(std::round(reached.all_steps.mean())), subject.text(quality),
+               sent ? format_bytes(bytes.mean()) : "-"});
   }
   const std::string remarks =
       why_no_ddp +
       "Training time is from the first step until there is one model, evaluations left out; it "
-      "ends "
-      "when one of\nthem finds the goal. Bytes are what all workers sent in training, without the "
-      "final mean.";
-  const std::string what =
-      fmt::format("{} workers train {} to {:g} % over {}", any.workers, any.train.model, goal * 100,
-                  options.lab.empty() ? "loopback" : "links of " + options.lab);
+      "ends when one of\nthem finds the goal. Bytes are what all workers sent in training, without "
+      "the final mean.";
+  const Target goal = subject.goal();
+  const std::string what = fmt::format(
+      "{} workers train {} to {} over {}", any.workers, any.train.model, describe(goal, subject),
+      options.lab.empty() ? "loopback" : "links of " + options.lab);
   return {.table = table,
           .rows = rows,
-          .conditions = {{"workers", any.workers}, {"goal", goal}, {"lab", options.lab}},
+          .conditions = {{"workers", any.workers},
+                         {"goal", goal.value},
+                         {"measure", subject.measure()},
+                         {"seeds", options.seeds},
+                         {"lab", options.lab}},
           .headline = what,
           .remarks = remarks,
-          .plot = drawn(*options.progress, what)};
+          .plot = drawn(all, subject, options, what)};
 }
 
 }  // namespace starling

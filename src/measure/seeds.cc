@@ -10,16 +10,28 @@
 
 namespace starling {
 
+namespace {
+
+std::string name_of_seed(const std::string& name, int seed) {
+  return fmt::format("{}/seed-{}", name, seed);
+}
+
+}  // namespace
+
 std::vector<RunSummary> measured_over_seeds(const MeasureOptions& options, const Settings& settings,
                                             const std::string& name, bool by_ddp) {
   std::vector<RunSummary> runs;
   for (int i = 0; i < options.seeds; ++i) {
     Settings seeded = settings;
     seeded.seed += i;
-    runs.push_back(
-        measured_run(options, seeded, fmt::format("{}/seed-{}", name, seeded.seed), by_ddp));
+    runs.push_back(measured_run(options, seeded, name_of_seed(name, seeded.seed), by_ddp));
   }
   return runs;
+}
+
+std::filesystem::path seed_folder(const MeasureOptions& options, const std::string& name,
+                                  int seed) {
+  return options.folder / name_of_seed(name, seed);
 }
 
 double Sample::mean() const {

@@ -14,6 +14,9 @@ namespace starling {
 std::vector<RunSummary> measured_over_seeds(const MeasureOptions& options, const Settings& settings,
                                             const std::string& name, bool by_ddp = false);
 
+// The folder of the run from that seed.
+std::filesystem::path seed_folder(const MeasureOptions& options, const std::string& name, int seed);
+
 // What the seeds gave of one number.
 struct Sample {
   std::vector<double> values;

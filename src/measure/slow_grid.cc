@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "measure/grids.h"
-#include "plan/simulated_training.h"
+#include "measure/pace.h"
 #include "report/progress_bar.h"
 #include "strategy/systems.h"
 
@@ -15,31 +15,12 @@ namespace starling {
 
 namespace {
 
-using namespace std::chrono_literals;
 using nlohmann::json;
-
-constexpr std::uint64_t kStepsPerWorker = 100;
-constexpr std::size_t kElements = 10'000;
-constexpr double kBitsPerSecond = 1e9;
-constexpr Time kLatency = 100us;
-constexpr Time kCompute = 10ms;
-// How fast weights move, which is all that a value bound looks at.
-constexpr double kLearningRate = 0.02;
-constexpr double kNoise = 0.5;
 
 struct Variant {
   std::string name;
   Settings settings;
   bool slow_at_master = false;  // the slow worker is the one that the master lives beside
-};
-
-struct Pace {
-  double batches_per_second = 0;  // of those that went into the model
-  std::uint64_t skipped = 0;      // batches that nobody worked on
-  std::uint64_t behind = 0;       // steps between the fastest worker and the slow one, at the end
-  std::optional<std::uint64_t> dropped;  // where there are servers
-  std::optional<double> staleness_mean;  // of gradients, or of models that were mixed in
-  std::optional<std::uint64_t> staleness_max;
 };
 
 struct Row {
@@ -104,42 +85,6 @@ std::vector<Variant> schedules(int workers) {
     if (has_master) all.push_back({system.name + ", slow at its master", settings, true});
   }
   return all;
-}
-
-Pace simulated_pace(const Settings& settings) {
-  SimulatedTraining training;
-  training.settings = settings;
-  training.network.standard = {kBitsPerSecond / 8, kLatency};
-  training.compute = kCompute;
-  training.elements = kElements;
-  training.noise = kNoise;
-  training.batches = kStepsPerWorker * static_cast<std::uint64_t>(settings.workers);
-  training.batches_per_epoch = training.batches;
-  const SimulatedResult result = simulate(training);
-  for (const std::exception_ptr& error : result.errors) {
-    if (error) std::rethrow_exception(error);
-  }
-
-  const std::uint64_t done = result.all_batches();
-  // The model is one block, so that a dropped gradient is a dropped batch.
-  const std::uint64_t dropped = result.server ? result.server->dropped : 0;
-  const double used = static_cast<double>(done - dropped) / static_cast<double>(done);
-  Pace pace;
-  pace.batches_per_second = result.batches_per_second() * used;
-  pace.skipped = training.batches > done ? training.batches - done : 0;
-  if (const auto& server = result.server) {
-    pace.dropped = server->dropped;
-    pace.staleness_mean = server->staleness.mean();
-    pace.staleness_max = server->staleness.max;
-  } else if (result.mixing.models() > 0) {
-    pace.staleness_mean = result.mixing.staleness.mean();
-    pace.staleness_max = result.mixing.staleness.max;
-  }
-  if (const auto slow = slow_worker(settings)) {
-    pace.behind =
-        std::ranges::max(result.batches) - result.batches[static_cast<std::size_t>(slow->who)];
-  }
-  return pace;
 }
 
 std::vector<Row> simulated_rows(const MeasureOptions& options) {

@@ -1,12 +1,16 @@
-// starling measure --grid tradeoff: what pairwise averaging costs and what it reaches, over passes,
-// periods, codecs and mixing steps, beside all-reduce.
+// starling measure --grid tradeoff: workers that never talk and average once at the end fall short of
+// all-reduce by a gap. Which share of it does a setting recover, for how many times fewer bytes?
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "measure/chosen.h"
+#include "measure/gap.h"
 #include "measure/grids.h"
-#include "measure/measured_run.h"
-#include "report/run_data.h"
+#include "measure/subject.h"
 
 namespace starling {
 
@@ -14,212 +18,251 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLoss = 0.005;  // of accuracy against all-reduce that a saving may cost
-constexpr double kDrawn = 0.01;  // what lost more would squeeze the others together
+// What the others are held against: they always run.
+constexpr Recipe kAllreduce = {"all-reduce", "strategy = 'allreduce'"};
+constexpr Recipe kNeverTalk = {"never-talk", "strategy = 'local'; period = 1000000"};
+constexpr Recipe kOneAlone = {"one-alone", "strategy = 'single'"};
 
-struct Coding {
-  const char* name;
-  CodecSettings::Kind codec;
-  double share = 0.01;
+// One line a setting. Name it as its folder is to be called.
+constexpr Recipe kTextTrades[] = {
+    {"pairwise-1", "strategy = 'pairwise'"},
+    {"pairwise-16", "strategy = 'pairwise'; period = 16"},
+    {"pairwise-64", "strategy = 'pairwise'; period = 64"},
+    {"mean-16", "strategy = 'local'; period = 16"},
+    {"mean-64", "strategy = 'local'; period = 64"},
+    {"pairwise-16-half", "strategy = 'pairwise'; period = 16; codec = 'half'"},
+    {"diloco", "strategy = 'mix'; graph = 'mesh'; mixing = 'outer'; period = 16"},
+    {"flock-1-seven-levels",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 1; codec = 'quantized'; codec_levels = 3"},
+    {"flock-3", STARLING_MEAN_OF_CODED_CHANGES "period = 3; codec = 'quantized'; codec_levels = 1"},
+    {"flock-16",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 16; codec = 'quantized'; codec_levels = 1"},
+    {"flock-64",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 64; codec = 'quantized'; codec_levels = 1"},
+    {"flock-16-sign", STARLING_MEAN_OF_CODED_CHANGES "period = 16; codec = 'sign'"},
+    {"flock-1-top-1-percent",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 1; codec = 'top-k'; codec_share = 0.01"},
+    {"gradients-seven-levels",
+     "strategy = 'allreduce'; codec = 'quantized'; codec_levels = 3; codec_entropy = true"},
+    {"gradients-top-1-percent", "strategy = 'allreduce'; codec = 'top-k'; codec_share = 0.01"},
 };
-constexpr Coding kCodings[] = {{"raw", CodecSettings::Kind::raw},
-                               {"half", CodecSettings::Kind::half},
-                               {"threshold", CodecSettings::Kind::threshold},
-                               {"top 1 %", CodecSettings::Kind::top_k, 0.01},
-                               {"top 0.2 %", CodecSettings::Kind::top_k, 0.002}};
-constexpr int kPasses[] = {1, 2};
-constexpr int kPeriods[] = {8, 64};
-constexpr double kSteps[] = {0.5, 0.05};
+constexpr Recipe kImageTrades[] = {
+    {"pairwise-1", "strategy = 'pairwise'"},
+    {"pairwise-8", "strategy = 'pairwise'; period = 8"},
+    {"pairwise-64", "strategy = 'pairwise'; period = 64"},
+    {"two-passes-8", "strategy = 'pairwise'; passes = 2; period = 8"},
+    {"mean-8", "strategy = 'local'; period = 8"},
+    {"mean-64", "strategy = 'local'; period = 64"},
+    {"pairwise-8-half", "strategy = 'pairwise'; period = 8; codec = 'half'"},
+    {"pairwise-8-top-1-percent",
+     "strategy = 'pairwise'; period = 8; codec = 'top-k'; codec_share = 0.01; mixing_step = 0.05"},
+    {"pairwise-8-top-0.2-percent",
+     "strategy = 'pairwise'; period = 8; codec = 'top-k'; codec_share = 0.002; mixing_step = 0.05"},
+    {"diloco", "strategy = 'mix'; graph = 'mesh'; mixing = 'outer'; period = 16"},
+    {"flock-1-seven-levels",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 1; codec = 'quantized'; codec_levels = 3"},
+    {"flock-3", STARLING_MEAN_OF_CODED_CHANGES "period = 3; codec = 'quantized'; codec_levels = 1"},
+    {"flock-16",
+     STARLING_MEAN_OF_CODED_CHANGES "period = 16; codec = 'quantized'; codec_levels = 1"},
+};
 
-struct Run {
-  std::string coding;
+constexpr double kSavings[] = {10, 50, 300};  // the best at each of these is told
+
+struct Traded {
+  std::string name;
   Settings settings;
-  std::string name() const {
-    if (settings.strategy != StrategyKind::pairwise) return std::string(name_of(settings.strategy));
-    std::string name =
-        fmt::format("{}-passes-{}-period-{}-step-{}", coding, settings.mix.graph.passes,
-                    settings.schedule.period, settings.mix.step);
-    std::erase_if(name, [](char c) { return c == ' ' || c == '%'; });
-    return name;
-  }
+  Sample quality, bytes,
+      training_bytes;  // bytes: all that was sent, the final mean and control too
+  Sample share = {};   // of the gap
+  double times_fewer = 1;
+  bool on_front = false;
 };
 
-std::vector<Run> tradeoff_runs(const MeasureOptions& options) {
-  Settings common;
-  common.workers = 6;
-  common.train.epochs = 5;
-  common.optimizer.lr = 0.05;
-  common.optimizer.momentum = 0.5;
-  common = options.settings_over(common);
-  if (options.workers) common.workers = *options.workers;
-  common.train.evaluate_every = 0;  // evaluations send whole models
-  std::vector<Run> runs = {{"raw", common}};
-  runs[0].settings.strategy = StrategyKind::allreduce;
-  // What the exchanges have to beat: everybody alone, and the mean of all at the end.
-  runs.push_back({"raw", common});
-  runs[1].settings.strategy = StrategyKind::local;
-  runs[1].settings.schedule.period = 1'000'000;
-  for (const Coding& coding : kCodings) {
-    for (int passes : kPasses) {
-      for (int period : kPeriods) {
-        for (double step : kSteps) {
-          Settings settings = common;
-          settings.strategy = StrategyKind::pairwise;
-          settings.mix.graph.passes = passes;
-          settings.schedule.period = period;
-          settings.mix.codec.kind = coding.codec;
-          settings.mix.codec.share = coding.share;
-          settings.mix.step = step;
-          runs.push_back({coding.name, settings});
-        }
-      }
-    }
+std::vector<Recipe> recipes(const Subject& subject, const MeasureOptions& options) {
+  std::vector<Recipe> all;
+  if (subject.is_text()) {
+    all.assign(std::begin(kTextTrades), std::end(kTextTrades));
+  } else {
+    all.assign(std::begin(kImageTrades), std::end(kImageTrades));
   }
-  for (const Run& run : runs) check_settings(run.settings);
-  return runs;
+  return chosen(std::move(all), options.only);
 }
 
-// A setting whose training broke down is a result, too.
-json as_row(const Run& run, const MeasureOptions& options) {
-  json row = {{"strategy", name_of(run.settings.strategy)},
-              {"codec", run.coding},
-              {"passes", run.settings.mix.graph.passes},
-              {"period", run.settings.schedule.period},
-              {"mixing_step", run.settings.mix.step},
-              {"accuracy", 0.0},
-              {"bytes", 0.0},
-              {"bytes_in_all", 0.0}};
-  try {
-    const RunSummary summary = measured_run(options, run.settings, run.name());
-    row["accuracy"] = summary.accuracy.value_or(0);
-    row["bytes"] = summary.sum(&RankSummary::training_bytes_sent);
-    row["bytes_in_all"] = summary.sum(&RankSummary::wire_bytes_sent);
-    row["spread"] = summary.spread.value_or(0);  // of weights that are no numbers: none
-    row["seconds"] = summary.train_seconds.value_or(0);
-  } catch (const Error& error) {
-    row["error"] = error.what();
-  }
-  return row;
+Settings traded_settings(const Recipe& recipe, const Subject& subject, int workers) {
+  Settings settings = subject.settings_of(recipe, workers);
+  settings.train.evaluate_every = 0;  // evaluations send whole models
+  check_settings(settings);
+  return settings;
 }
 
-// What nothing else beats in both bytes and accuracy, from the cheapest on.
-void mark_front(std::vector<json>& rows) {
-  double best = 0;
-  for (json& row : rows) {
-    const double accuracy = row["accuracy"];
-    row["front"] = accuracy > best;
-    best = std::max(best, accuracy);
-  }
+// As many steps as each of the others takes, and as long a warm-up.
+Settings settings_of_one(const Subject& subject, int workers) {
+  Settings settings = traded_settings(kOneAlone, subject, 1);
+  if (settings.train.steps == 0) settings.train.epochs /= workers;
+  return settings;
 }
 
-std::string percent(double share) { return fmt::format("{:.2f} %", share * 100); }
+Traded measured_row(const Recipe& recipe, const Settings& settings, const Subject& subject,
+                    const MeasureOptions& options) {
+  const std::vector<RunSummary> runs = measured_over_seeds(options, settings, recipe.name);
+  const auto sent = [&](RankSummary::Bytes RankSummary::*field) {
+    return sample_of(runs, [&](const RunSummary& run) { return run.sum(field); });
+  };
+  return {.name = recipe.name,
+          .settings = settings,
+          .quality = sample_of(runs, [&](const RunSummary& run) { return subject.quality(run); }),
+          .bytes = sent(&RankSummary::wire_bytes_sent),
+          .training_bytes = sent(&RankSummary::training_bytes_sent)};
+}
 
-Plot drawn(const std::vector<json>& rows, const json* cheapest, double least,
-           const std::string& title) {
+json as_json(const Traded& row) {
+  return {{"setting", row.name},
+          {"quality", row.quality.mean()},
+          {"quality_deviation", row.quality.deviation()},
+          {"bytes_in_all", row.bytes.mean()},
+          {"bytes_in_training", row.training_bytes.mean()},
+          {"times_fewer", std::isfinite(row.times_fewer) ? json(row.times_fewer) : json()},
+          {"share_of_gap", row.share.mean()},
+          {"share_of_gap_deviation", row.share.deviation()},
+          {"front", row.on_front}};
+}
+
+std::string whole_percent(const Sample& shares) {
+  if (shares.values.size() < 2) return fmt::format("{:.1f} %", shares.mean() * 100);
+  return fmt::format("{:.1f} ± {:.1f} %", shares.mean() * 100, shares.deviation() * 100);
+}
+
+Plot drawn(const std::vector<Traded>& rows, const std::string& title) {
   Plot plot;
   plot.title = title;
-  plot.x = {"bytes sent by all workers in training, on the wire", true,
+  plot.x = {"all bytes sent by all workers, on the wire", true,
             [](double bytes) { return format_bytes(bytes); }};
-  plot.y = {"accuracy of the mean model on the test samples (%)", false,
+  plot.y = {"share of the gap that is recovered (%)", false,
             [](double value) { return fmt::format("{:g}", value); }};
-  const auto point = [](const json& row) {
-    return Plot::Point{row["bytes"], row["accuracy"].get<double>() * 100};
-  };
-  Plot::Series front{"Pareto front", {}, Plot::Kind::line};
-  std::vector<Plot::Series> series = {{"all-reduce", {}}};
-  for (const Coding& coding : kCodings) series.push_back({coding.name, {}});
-  for (const json& row : rows) {
-    if (row["accuracy"].get<double>() < least) continue;
-    const std::string name = row["strategy"] == name_of(StrategyKind::allreduce)
-                                 ? "all-reduce"
-                                 : row["codec"].get<std::string>();
-    std::ranges::find(series, name, &Plot::Series::name)->points.push_back(point(row));
-    if (row["front"].get<bool>()) front.points.push_back(point(row));
+  const auto [least, most] =
+      std::ranges::minmax(rows, {}, [](const Traded& row) { return row.bytes.mean(); });
+  const Plot::Kind line = Plot::Kind::line;
+  Plot::Series front{"Pareto front", {}, line};
+  for (const auto& [name, percent] : {std::pair(kAllreduce.name, 100.0), {kNeverTalk.name, 0.0}}) {
+    plot.series.push_back(
+        {name, {{least.bytes.mean(), percent}, {most.bytes.mean(), percent}}, line});
   }
-  plot.series = std::move(series);
+  for (const Traded& row : rows) {
+    const Plot::Point point{row.bytes.mean(), row.share.mean() * 100};
+    if (row.on_front) front.points.push_back(point);
+    if (row.name != kAllreduce.name && row.name != kNeverTalk.name) {
+      plot.series.push_back({row.name, {point}});
+    }
+  }
   plot.series.push_back(std::move(front));
-  if (cheapest != nullptr) {
-    plot.notes.push_back({point(*cheapest), fmt::format("{:.0f}x fewer bytes than all-reduce",
-                                                        (*cheapest)["times_fewer"].get<double>())});
-  }
   return plot;
+}
+
+// "At least 10 times fewer bytes: 79.1 % of the gap (mean-16, 15.6 times fewer)."
+std::string about_savings(const std::vector<Traded>& rows, const std::vector<Recovered>& points,
+                          double bytes_of_allreduce, json& best) {
+  std::string text;
+  for (const double saving : kSavings) {
+    const auto found = best_within(points, bytes_of_allreduce / saving);
+    text += fmt::format("At least {:g} times fewer bytes than all-reduce: ", saving);
+    if (!found) {
+      text += "none.\n";
+      continue;
+    }
+    const Traded& row = rows[*found];
+    text += fmt::format("{} of the gap ({}, {:.1f} times fewer).\n", whole_percent(row.share),
+                        row.name, row.times_fewer);
+    best.push_back({{"saving", saving},
+                    {"setting", row.name},
+                    {"share_of_gap", row.share.mean()},
+                    {"times_fewer", row.times_fewer}});
+  }
+  return text;
 }
 
 }  // namespace
 
 MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
-  const std::vector<Run> runs = tradeoff_runs(options);
-  options.progress->expect(runs.size());
-  std::vector<json> rows;
-  for (const Run& run : runs) rows.push_back(as_row(run, options));
-  const json baseline = rows[0];
-  const json alone = rows[1];
-  for (const json& row : {baseline, alone}) {
-    if (row.contains("error")) throw Error(row["error"].get<std::string>());
-  }
-  rows.erase(rows.begin() + 1);
-  std::erase_if(rows, [](const json& row) { return row.contains("error"); });
-  const std::size_t broken = runs.size() - 1 - rows.size();
-  std::ranges::stable_sort(rows, {}, [](const json& row) { return row["bytes"].get<double>(); });
-  mark_front(rows);
+  const Subject subject(options);
+  const int workers = options.workers.value_or(subject.is_text() ? 4 : 6);
+  if (workers < 2) throw Error("one worker has nobody to talk to", "use --workers 2 or more");
+  const std::vector<Recipe> compared = recipes(subject, options);
+  std::vector<std::pair<Recipe, Settings>> runs = {
+      {kAllreduce, traded_settings(kAllreduce, subject, workers)},
+      {kNeverTalk, traded_settings(kNeverTalk, subject, workers)},
+      {kOneAlone, settings_of_one(subject, workers)}};
+  for (const Recipe& each : compared)
+    runs.emplace_back(each, traded_settings(each, subject, workers));
+  options.progress->expect(runs.size() * static_cast<std::size_t>(options.seeds));
 
-  const double goal = baseline["accuracy"].get<double>() - kLoss;
-  const double least_drawn = baseline["accuracy"].get<double>() - kDrawn;
-  const json* cheapest = nullptr;
-  int undrawn = 0;
-  Table table({"codec", "passes", "period", "step", "accuracy", "sent in training", "fewer by",
-               "sent in all", "spread", "front"});
-  for (json& row : rows) {
-    const double bytes = row["bytes"];
-    row["times_fewer"] = baseline["bytes"].get<double>() / bytes;
-    row["times_fewer_in_all"] =
-        baseline["bytes_in_all"].get<double>() / row["bytes_in_all"].get<double>();
-    const bool allreduce = row["strategy"] == name_of(StrategyKind::allreduce);
-    if (cheapest == nullptr && row["accuracy"].get<double>() >= goal) cheapest = &row;
-    if (row["accuracy"].get<double>() < least_drawn) ++undrawn;
-    table.add({allreduce ? "(all-reduce)" : row["codec"].get<std::string>(),
-               allreduce ? "-" : std::to_string(row["passes"].get<int>()),
-               allreduce ? "-" : std::to_string(row["period"].get<int>()),
-               allreduce ? "-" : fmt::format("{:g}", row["mixing_step"].get<double>()),
-               percent(row["accuracy"]), format_bytes(bytes),
-               fmt::format("{:.0f}x", row["times_fewer"].get<double>()),
-               format_bytes(row["bytes_in_all"]), percent(row["spread"]),
-               row["front"].get<bool>() ? "*" : ""});
+  std::vector<Traded> rows;
+  std::string broken;  // a setting whose training broke down is a result, too
+  for (const auto& [recipe, settings] : runs) {
+    try {
+      rows.push_back(measured_row(recipe, settings, subject, options));
+    } catch (const Error& error) {
+      if (rows.size() < 3) throw;  // all the others are held against these
+      broken += fmt::format("{}\n", error.what());
+    }
   }
-  const Settings& any = runs[0].settings;
-  const std::string what =
-      fmt::format("{} workers train {} on {} for {:g} epochs, lr {:g}", any.workers,
-                  any.train.model, any.train.data, any.train.epochs, any.optimizer.lr);
-  std::string remarks;
-  if (cheapest != nullptr) {
-    remarks = fmt::format(
-        "The cheapest within {:.1f} points of all-reduce ({}): {} of the difference, passes {}, "
-        "period {}, step {:g}:\n{} with {} in training, {:.0f} times fewer bytes ({:.0f} times "
-        "with the final mean and all else).",
-        kLoss * 100, percent(baseline["accuracy"]), (*cheapest)["codec"].get<std::string>(),
-        (*cheapest)["passes"].get<int>(), (*cheapest)["period"].get<int>(),
-        (*cheapest)["mixing_step"].get<double>(), percent((*cheapest)["accuracy"]),
-        format_bytes((*cheapest)["bytes"]), (*cheapest)["times_fewer"].get<double>(),
-        (*cheapest)["times_fewer_in_all"].get<double>());
+  const Traded whole = rows[0], none = rows[1];
+  if (whole.quality.mean() == none.quality.mean()) {
+    throw Error("all-reduce is no better here than never talking: there is no gap to recover",
+                "train on more --samples, or for longer");
   }
-  remarks += fmt::format(
-      "\nWith no exchange at all but the final mean: {}. Every setting here ends with that mean, "
-      "which is in \"sent in all\".\n* nothing else is both cheaper and better. {} settings below "
-      "{} are not drawn; {} "
-      "broke down.",
-      percent(alone["accuracy"]), undrawn, percent(least_drawn), broken);
-  const Plot plot = drawn(rows, cheapest, least_drawn, what);
+  std::vector<Recovered> points;
+  for (Traded& row : rows) {
+    for (const double quality : row.quality.values) {
+      row.share.values.push_back(share_of_gap(quality, none.quality.mean(), whole.quality.mean()));
+    }
+    row.times_fewer = whole.bytes.mean() / row.bytes.mean();
+  }
+  const Traded alone = rows[2];  // sends nothing, and is no way to train together
+  rows.erase(rows.begin() + 2);
+  std::ranges::stable_sort(rows, {}, [](const Traded& row) { return row.bytes.mean(); });
+  for (const Traded& row : rows) points.push_back({row.bytes.mean(), row.share.mean()});
+  const std::vector<bool> front = front_of(points);
+
+  Table table({"setting", subject.measure(), "share of the gap", "sent in all", "fewer by",
+               "sent in training", "front"});
+  json as_rows = json::array();
+  const auto add = [&](const Traded& row) {
+    const bool sends = row.bytes.mean() > 0;
+    table.add({row.name, subject.text(row.quality), whole_percent(row.share),
+               format_bytes(row.bytes.mean()),
+               sends ? fmt::format("{:.1f}x", row.times_fewer) : "-",
+               format_bytes(row.training_bytes.mean()), row.on_front ? "*" : ""});
+    as_rows.push_back(as_json(row));
+  };
+  add(alone);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].on_front = front[i];
+    add(rows[i]);
+  }
+  const std::string what = subject.describe(whole.settings);
+  json best = json::array();
+  const std::string remarks =
+      about_savings(rows, points, whole.bytes.mean(), best) +
+      fmt::format(
+          "The gap is from {} where workers never talk, and average their models once at the end, "
+          "to {} with all-reduce.\none-alone takes as many steps as each of them, and has nobody. "
+          "\"Sent in all\" has the final mean and all control\nmessages in it. * nothing else is "
+          "both cheaper and better.{}{}",
+          subject.text(none.quality), subject.text(whole.quality),
+          broken.empty() ? "" : "\nThese broke down:\n", broken);
   return {.table = table,
-          .rows = rows,
-          .conditions = {{"workers", any.workers},
-                         {"model", any.train.model},
-                         {"data", name_of(any.train.data)},
-                         {"epochs", any.train.epochs},
-                         {"accuracy_alone", alone["accuracy"]},
-                         {"cheapest", cheapest == nullptr ? json() : *cheapest}},
-          .headline = what,
+          .rows = as_rows,
+          .conditions = {{"workers", workers},
+                         {"model", whole.settings.train.model},
+                         {"data", name_of(whole.settings.train.data)},
+                         {"measure", subject.measure()},
+                         {"seeds", options.seeds},
+                         {"best_at_savings", best}},
+          .headline =
+              fmt::format("{}{}: share of the gap between never talking and all-reduce", what,
+                          options.seeds > 1 ? fmt::format(", from {} seeds", options.seeds) : ""),
           .remarks = remarks,
-          .plot = plot};
+          .plot = drawn(rows, what)};
 }
 
 }  // namespace starling

@@ -1,6 +1,7 @@
 #include "measure/training_run.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -12,6 +13,7 @@
 #include "measure/live_view.h"
 #include "measure/run_bar.h"
 #include "measure/run_tally.h"
+#include "report/run_data.h"
 #include "report/run_folder.h"
 #include "strategy/grid.h"
 
@@ -60,6 +62,11 @@ class Watch {
   }
 
   ProgramRun run() {
+    if (plan_.victim) {
+      plan_.launch.on_start = [this](int rank, int process) {
+        if (rank == *plan_.victim) victim_process_ = process;
+      };
+    }
     const LaunchResult outcome = launch(
         plan_.launch, [&](int rank, std::string_view line) { take(rank, line); },
         [&](int rank, const std::string& reason) { take_end(rank, reason); });
@@ -86,8 +93,15 @@ class Watch {
     if (kind == event.end() || !kind->is_string()) return;  // the program may be anybody's
     live_->take(rank, event);
     tally_.take(rank, event);
+    kill_if_due(event);
     if (folder_) record(rank, event);
     if (whose_ == Of::trainer) bar_.take(event);  // nobody knows how far another's program is
+  }
+  void kill_if_due(const json& event) {
+    const double steps = number_in(event, "steps"), step = number_in(event, "step");
+    if (!victim_process_ || steps < 1 || step < steps / 3) return;
+    ::kill(*victim_process_, SIGKILL);
+    victim_process_.reset();
   }
   void record(int rank, const json& event) {
     const bool was_complete = folder_->missing().empty();
@@ -154,6 +168,7 @@ class Watch {
   RunTally tally_;
   std::optional<RunFolder> folder_;
   std::optional<LiveView> live_;
+  std::optional<int> victim_process_;  // while it is to be killed
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ struct TrainingPlan {
   std::optional<LiveAddress> live = {};  // where to show it as it goes
   bool timeline = false;                 // whether to record one
   const GridProgress* grid = nullptr;    // what it is a run of
+  std::optional<int> victim = {};        // a rank that is killed when a third of the steps are done
 };
 
 // Returns the summary; throws Error with the culprit's reason if the run fails, and Interrupted, once

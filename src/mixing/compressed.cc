@@ -8,6 +8,9 @@
 // What a code leaves out stays in the difference and is sent later, so nothing is lost; and as
 // step 3 uses public copies only, what one gains another loses, and the mean of all is kept. The
 // step must be small where the codec is coarse, or the error of one round feeds the next.
+//
+// Without feedback step 1 codes what w_i has changed by since the last round, and what a code leaves
+// out is never sent: public copies drift away from the weights they stand for.
 #include <algorithm>
 #include <vector>
 
@@ -24,11 +27,13 @@ class CompressedMixing : public Mixing {
   CompressedMixing(const MixingSettings& settings, Group group)
       : Mixing(group),
         step_(settings.step),
+        feedback_(settings.codec.feedback),
         neighbours_(settings.graph, group.rank()),
-        codec_(make_codec(settings.codec)) {}
+        codec_(make_codec(settings.codec, codec_stream(settings, group))) {}
 
   Task<> start(std::span<const float> weights) override {
     own_.assign(weights.begin(), weights.end());
+    if (!feedback_) last_ = own_;
     difference_.resize(weights.size());
     for (std::size_t i = 0; i < neighbours_.hears().size(); ++i) {
       heard_.emplace_back(neighbours_.hears()[i], 2 * step_ * neighbours_.weights()[i], own_);
@@ -75,8 +80,9 @@ class CompressedMixing : public Mixing {
   void encode(std::span<const float> weights) {
     const auto encoding = group_.record(Timeline::Kind::encode, "encode");
     std::ranges::copy(weights, difference_.begin());
-    subtract_scaled(difference_, own_, 1);
+    subtract_scaled(difference_, feedback_ ? own_ : last_, 1);
     codec_->encode(difference_, code_);
+    if (!feedback_) std::ranges::copy(weights, last_.begin());
   }
 
   Task<> tell(int rank) { co_await group_.send(rank, kMixingChannel, std::span(code_)); }
@@ -86,9 +92,11 @@ class CompressedMixing : public Mixing {
   }
 
   double step_;
+  bool feedback_;
   Neighbourhood neighbours_;
   std::unique_ptr<Codec> codec_;
-  std::vector<float> own_;  // what our neighbours believe we have
+  std::vector<float> own_;   // what our neighbours believe we have
+  std::vector<float> last_;  // without feedback: our weights in the last round
   std::vector<float> difference_;
   std::vector<std::byte> code_;
   std::vector<Neighbour> heard_;

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/random.h"
+
 namespace starling {
 
 namespace {
@@ -47,6 +49,11 @@ MixReport& MixReport::operator+=(const MixReport& other) {
   staleness += other.staleness;
   squared_distance_sum += other.squared_distance_sum;
   return *this;
+}
+
+CodecStream codec_stream(const MixingSettings& settings, Group group) {
+  Random random{settings.seed, static_cast<std::uint64_t>(group.rank()), 0xc0dec};
+  return {random.bits(), settings.folds};
 }
 
 const MixingRule& mixing_rule(MixingSettings::Rule rule) {

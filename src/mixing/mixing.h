@@ -9,6 +9,7 @@
 //   mean, async              any         no     the same, with what has come so far
 //   push-sum                 any         yes    parts of (w, number) go around a directed graph
 //   outer                    any         yes    an optimizer steps along the mean change
+//   outer with a codec       mesh        yes    the same along the mean of coded changes
 //   sampled                  star        yes    the mean of some, weighted by their samples
 //   elastic                  any, star   no     two move towards each other
 //   elastic-push             any         no     who hears moves
@@ -110,6 +111,12 @@ std::unique_ptr<Mixing> make_push_mixing(const MixingSettings& settings, Group g
 std::unique_ptr<Mixing> make_sum_weight_mixing(const MixingSettings& settings, Group group);
 std::unique_ptr<Mixing> make_updates_mixing(const MixingSettings& settings, Group group);
 std::unique_ptr<Mixing> make_penalty_mixing(const MixingSettings& settings, Group group);
+
+// What a worker's codec of its weights or their changes may know of them.
+CodecStream codec_stream(const MixingSettings& settings, Group group);
+
+// outer with a codec: what the last round goes as.
+CodecSettings codec_of_last_round(const CodecSettings& codec);
 
 inline constexpr Channel kMixingChannel{0, Purpose::weights, "mixing weights"};
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "codec/codec_settings.h"
+#include "codec/codec.h"
 #include "topology/graph_settings.h"
 
 namespace starling {
@@ -47,6 +47,7 @@ struct MixingSettings {
   // so many rounds, the last for all below; none: every round
   std::vector<int> rounds_up, rounds_down;
   std::uint64_t seed = 1;
+  std::vector<Fold> folds;  // the matrices among the weights, for codecs that look at them
 
   // But for the codec's and the graph's, which have their own.
   template <class Self, class Visitor>

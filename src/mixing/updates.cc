@@ -1,6 +1,7 @@
 // updates (deeplearning4j's gradient sharing; N. Strom, 2015): workers send each other what their
 // own optimizers have changed, coded, and add what comes to their weights. What a code leaves out,
-// and what could not be sent because the last code had not left yet, waits in the residual.
+// and what could not be sent because the last code had not left yet, waits in the residual. Without
+// feedback what a code leaves out is the worker's own business from then on.
 //
 // Everybody's changes add up in everybody's weights, so n workers take n steps at once: the
 // learning rate must be chosen for that.
@@ -13,7 +14,9 @@ namespace {
 class UpdatesMixing : public LetterMixing {
  public:
   UpdatesMixing(const MixingSettings& settings, Group group)
-      : LetterMixing(settings, group), codec_(make_codec(settings.codec)) {}
+      : LetterMixing(settings, group),
+        feedback_(settings.codec.feedback),
+        codec_(make_codec(settings.codec, codec_stream(settings, group))) {}
 
   Task<> start(std::span<const float> weights) override {
     open(codec_->largest_code_bytes(weights.size()));
@@ -42,6 +45,7 @@ class UpdatesMixing : public LetterMixing {
     {
       const auto encoding = group_.record(Timeline::Kind::encode, "encode");
       codec_->encode(residual_, code_);
+      if (!feedback_) std::ranges::fill(residual_, 0.0f);
     }
     SharedSheet copy;
     for (int rank : told) {
@@ -57,6 +61,7 @@ class UpdatesMixing : public LetterMixing {
     return true;
   }
 
+  bool feedback_;
   std::unique_ptr<Codec> codec_;
   std::vector<float> before_;    // the weights after the last step
   std::vector<float> residual_;  // what the others do not know of yet

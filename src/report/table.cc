@@ -10,6 +10,16 @@
 
 namespace starling {
 
+namespace {
+
+// Of UTF-8 text: "±" is one letter of two bytes.
+std::size_t letters_in(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
+}
+
+}  // namespace
+
 void Table::add(std::vector<std::string> row) {
   STARLING_CHECK(row.size() == header_.size(), "a row of {} in a table of {}", row.size(),
                  header_.size());
@@ -19,8 +29,8 @@ void Table::add(std::vector<std::string> row) {
 std::vector<std::size_t> Table::widths() const {
   std::vector<std::size_t> widths;
   for (std::size_t column = 0; column < header_.size(); ++column) {
-    std::size_t width = header_[column].size();
-    for (const auto& row : rows_) width = std::max(width, row[column].size());
+    std::size_t width = letters_in(header_[column]);
+    for (const auto& row : rows_) width = std::max(width, letters_in(row[column]));
     widths.push_back(width);
   }
   return widths;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "runtime/comm.h"
 
@@ -38,6 +39,12 @@ class Group {
     Group other = *this;
     other.number_ = checked(number);
     return other;
+  }
+  // Those who stand at these places, on its channels: they take turns with other groups of it.
+  Group some(std::span<const int> places) const {
+    std::vector<int> ranks;
+    for (int place : places) ranks.push_back(in_comm(place));
+    return Group(*comm_, ranks, number_);
   }
   // The first few of them, with channels of their own.
   Group first(int size, std::uint32_t number) const {

@@ -14,7 +14,7 @@ Block::Block(Loop& loop, const Options& options, const Gate& gate, ServerReport&
       staleness_(options.staleness),
       report_(report),
       copy_reads_(!gate.reads_alone() && options.workers > 1),
-      keep_reads_(gate.looks_at_reads() ||
+      keep_reads_(gate.looks_at_reads() || options.tells_differences ||
                   options.staleness.kind == StalenessRule::Kind::compensate),
       optimizer_(make_server_optimizer(options.optimizer, options.elements)),
       weights_(options.elements),
@@ -87,10 +87,15 @@ Task<> Block::until_applied(int worker) {
   of(worker).copy = nullptr;  // its memory may be lent to somebody else now
 }
 
-Task<std::span<const float>> Block::read(int worker, std::span<float> room) {
+Task<> Block::admit(int worker) {
   while (!has_weights_ || !gate_.may_read(*this, worker)) co_await changed_.rung();
   Worker& reader = of(worker);
   reader.computing = reader.active;
+}
+
+Task<std::span<const float>> Block::read(int worker, std::span<float> room) {
+  co_await admit(worker);
+  Worker& reader = of(worker);
   if (keep_reads_) {
     std::ranges::copy(weights_, reader.read.begin());
     arrivals_.ring();  // it may have been what it read before that held an update back
@@ -100,6 +105,15 @@ Task<std::span<const float>> Block::read(int worker, std::span<float> room) {
   if (!is_there) std::ranges::copy(weights_, room.begin());
   reader.copy = nullptr;
   co_return room;
+}
+
+Task<> Block::read_difference(int worker, std::span<float> room) {
+  co_await admit(worker);
+  Worker& reader = of(worker);
+  reader.copy = nullptr;
+  std::ranges::copy(weights_, room.begin());
+  subtract_scaled(room, reader.read, 1);
+  arrivals_.ring();  // as in read()
 }
 
 void Block::leave(int worker) {

@@ -35,6 +35,7 @@ class Block {
     int workers;
     OptimizerSettings optimizer;
     StalenessRule staleness;
+    bool tells_differences = false;
   };
   // Sees every update: the pushes it was made of, in the order in which they were added up.
   using Follower = std::function<void(const Block&, std::span<const Push> pushes)>;
@@ -53,6 +54,7 @@ class Block {
   // Whether it has read and not pushed since, and what it has read.
   bool is_computing(int worker) const { return of(worker).computing; }
   std::span<const float> read_by(int worker) const { return of(worker).read; }
+  std::span<float> read_by(int worker) { return of(worker).read; }
   // How far the weights would be from those that any worker computes on, if waiting push i were
   // applied: the largest difference of an element, infinity if one is no number.
   double distance_after(std::size_t i) const;
@@ -71,6 +73,10 @@ class Block {
   // while they are being sent, that is a copy in `room`, which may be the memory of the worker's
   // last push.
   Task<std::span<const float>> read(int worker, std::span<float> room);
+
+  // The same where workers are told differences: leaves in `room` what the weights are ahead of
+  // read_by(worker). What the worker is told of that must be added there.
+  Task<> read_difference(int worker, std::span<float> room);
 
   // The worker will push no more; what it has pushed still counts.
   void leave(int worker);
@@ -92,11 +98,12 @@ class Block {
     std::uint64_t clock = 0;
     const float* copy = nullptr;     // where its last push has left the weights,
     std::uint64_t copy_version = 0;  // and of which version
-    std::vector<float> read;         // what it computes on, where somebody wants to know
+    std::vector<float> read;         // what it was told, where somebody wants to know
   };
 
   Worker& of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
   const Worker& of(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
+  Task<> admit(int worker);  // to read, when the gate allows
   void settle();
   void apply_chosen();
   void drop_late();

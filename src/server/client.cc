@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "math/vector_math.h"
 
 namespace starling {
 
@@ -13,6 +16,45 @@ ServerClient::ServerClient(Group group, const Options& options, std::vector<Key>
                             keys_.size(), kMaxKeys),
                 "a larger bucket_kb makes fewer");
   }
+  if (!options.codec.codes()) return;
+  codings_.resize(keys_.size());
+  for (std::size_t key = 0; key < keys_.size(); ++key) {
+    const auto worker = static_cast<std::uint64_t>(group.rank());
+    codings_[key].pushes = options.codec.for_pushes(worker, key);
+    codings_[key].pulls = options.codec.for_pulls(worker, key);
+    codings_[key].residual.resize(keys_[key].range.size());
+    codings_[key].told.resize(keys_[key].range.size());
+  }
+}
+
+ConstBytes ServerClient::written(std::size_t key, std::span<const float> gradient, Code& code) {
+  if (codings_.empty()) return bytes_of(gradient);
+  const auto encoding = group_.record(Timeline::Kind::encode, "encode");
+  Coding& coding = codings_[key];
+  if (options_.codec.settings.feedback) {
+    add(coding.residual, gradient);
+  } else {
+    std::ranges::copy(gradient, coding.residual.begin());
+  }
+  coding.pushes->encode(coding.residual, code.bytes);
+  return code.bytes;
+}
+
+Receive ServerClient::answer(std::size_t key, WeightsHeader& header, std::span<float> into,
+                             Code& code) const {
+  const int server = server_of(key);
+  if (codings_.empty()) {
+    return group_.receive(server, pull_channel(key), object_bytes(header), writable_bytes(into));
+  }
+  return group_.receive(server, pull_channel(key), object_bytes(header),
+                        codings_[key].pulls->largest_code_bytes(into.size()), code);
+}
+
+void ServerClient::take_in(std::size_t key, const Code& code, std::span<float> into) {
+  if (codings_.empty()) return;
+  const auto decoding = group_.record(Timeline::Kind::encode, "decode");
+  codings_[key].pulls->add_decoded(code.bytes, codings_[key].told);
+  std::ranges::copy(codings_[key].told, into.begin());
 }
 
 Task<> ServerClient::hello(WorkPlan plan) {
@@ -47,8 +89,10 @@ Task<> ServerClient::put(std::size_t key, std::span<const float> weights) {
 
 Task<> ServerClient::push(std::size_t key, std::span<const float> gradient, std::uint64_t clock) {
   KeyRequest push = request(key, KeyRequest::kPush, clock);
+  Code code(spare_);
+  const ConstBytes values = written(key, gradient, code);
   co_await group_.send(server_of(key), request_channel(key, Purpose::gradients), object_bytes(push),
-                       bytes_of(gradient));
+                       values);
 }
 
 Task<> ServerClient::push(std::size_t key, const Factors& factors, std::size_t offset,
@@ -70,21 +114,35 @@ Task<WeightsHeader> ServerClient::push_pull(std::size_t key, std::span<const flo
   KeyRequest both = request(key, KeyRequest::kPush | KeyRequest::kPull, clock);
   const int server = server_of(key);
   WeightsHeader header;
-  auto fresh =
-      group_.receive(server, pull_channel(key), object_bytes(header), writable_bytes(into));
+  Code code(spare_), told(spare_);
+  auto fresh = answer(key, header, into, told);
+  const ConstBytes values = written(key, gradient, code);
   co_await group_.send(server, request_channel(key, Purpose::gradients), object_bytes(both),
-                       bytes_of(gradient));
+                       values);
   co_await fresh;
+  take_in(key, told, into);
   co_return header;
 }
 
 Task<WeightsHeader> ServerClient::pull(std::size_t key, std::span<float> into) {
   KeyRequest pull = request(key, KeyRequest::kPull);
   WeightsHeader header;
+  Code told(spare_);
+  auto fresh = answer(key, header, into, told);
+  co_await group_.send(server_of(key), request_channel(key), object_bytes(pull));
+  co_await fresh;
+  take_in(key, told, into);
+  co_return header;
+}
+
+Task<WeightsHeader> ServerClient::pull_whole(std::size_t key, std::span<float> into) {
+  KeyRequest pull = request(key, KeyRequest::kPull | KeyRequest::kWhole);
+  WeightsHeader header;
   auto fresh =
       group_.receive(server_of(key), pull_channel(key), object_bytes(header), writable_bytes(into));
   co_await group_.send(server_of(key), request_channel(key), object_bytes(pull));
   co_await fresh;
+  if (!codings_.empty()) std::ranges::copy(into, codings_[key].told.begin());
   co_return header;
 }
 

@@ -13,6 +13,7 @@
 
 #include "runtime/group.h"
 #include "server/clerk.h"
+#include "server/coding.h"
 #include "server/factors.h"
 #include "server/keys.h"
 #include "server/messages.h"
@@ -26,6 +27,7 @@ class ServerClient {
     int first_server = 0;  // server k is rank first_server + k
     int servers = 1;
     bool wants_eager = false;
+    ServerCodec codec = {};
   };
 
   ServerClient(Group group, const Options& options, std::vector<Key> keys);
@@ -44,6 +46,8 @@ class ServerClient {
   Task<WeightsHeader> push_pull(std::size_t key, std::span<const float> gradient,
                                 std::uint64_t clock, std::span<float> into);
   Task<WeightsHeader> pull(std::size_t key, std::span<float> into);
+  // The weights themselves, where there is a codec.
+  Task<WeightsHeader> pull_whole(std::size_t key, std::span<float> into);
   // Until the last push is in, or has been dropped.
   Task<> settle(std::size_t key);
   // Weights that the server sends without being asked.
@@ -62,6 +66,39 @@ class ServerClient {
   Task<> bye();
 
  private:
+  // What codes have left out, or told, of a key; server/coding.h says what for.
+  struct Coding {
+    std::unique_ptr<Codec> pushes, pulls;
+    std::vector<float> residual;
+    std::vector<float> told;
+  };
+  // A code on its way, in memory that an earlier one has left.
+  class Code : public Lender {
+   public:
+    explicit Code(std::vector<std::vector<std::byte>>& spare) : spare_(spare) {
+      if (spare_.empty()) return;
+      bytes.swap(spare_.back());
+      spare_.pop_back();
+    }
+    Code(const Code&) = delete;
+    ~Code() { spare_.push_back(std::move(bytes)); }
+    std::optional<Bytes> lend(std::size_t size) override {
+      bytes.resize(size);
+      return bytes;
+    }
+
+    std::vector<std::byte> bytes;
+
+   private:
+    std::vector<std::vector<std::byte>>& spare_;
+  };
+
+  // What goes on the wire for a gradient: itself, or its code.
+  ConstBytes written(std::size_t key, std::span<const float> gradient, Code& code);
+  // The answer to a pull, and what it says.
+  Receive answer(std::size_t key, WeightsHeader& header, std::span<float> into, Code& code) const;
+  void take_in(std::size_t key, const Code& code, std::span<float> into);
+
   KeyRequest request(std::size_t key, std::uint32_t flags, std::uint64_t clock = 0) const;
   int server_of(std::size_t key) const { return options_.first_server + keys_[key].server; }
   Task<> tell_all(ControlRequest::Kind kind);
@@ -70,6 +107,8 @@ class ServerClient {
   Options options_;
   std::vector<Key> keys_;
   std::vector<WeightsHeader> held_;
+  std::vector<Coding> codings_;  // of each key, if there is a codec
+  std::vector<std::vector<std::byte>> spare_;
   double rate_ = 1;
 };
 

@@ -4,10 +4,11 @@
 //   A. hello    on the control channel: the plan of work and the blocks that the worker believes
 //               this server to hold. All workers must say the same.
 //   B. put      on each block's channel, by worker 0: the first weights.
-//   C. push     the gradient of a block, or the two factors it is the product of, with the clock
-//               and the share of the learning rate that the worker's schedule has come to.
+//   C. push     the gradient of a block, its code, or the two factors it is the product of, with
+//               the clock and the share of the learning rate that the worker's schedule has come to.
 //      pull     answered with the version and the weights when the gate allows; push and pull can
-//               be one request.
+//               be one request. With a codec (server/coding.h), the code of what the weights are
+//               ahead of those that the worker has, unless it asks for whole ones.
 //      settle   answered with the version alone, once the worker's last push has been applied or
 //               dropped. Unlike a pull it does not say that the worker computes on what there is.
 //      eager    on a channel of its own: fresh weights that nobody asked for, for those who said
@@ -51,7 +52,8 @@ struct DoneReply {
 };
 
 struct KeyRequest {
-  static constexpr std::uint32_t kPut = 1, kPush = 2, kPull = 4, kFactors = 8, kSettle = 16;
+  static constexpr std::uint32_t kPut = 1, kPush = 2, kPull = 4, kFactors = 8, kSettle = 16,
+                                 kWhole = 32;
   std::uint32_t flags = 0;
   std::uint32_t batch = 0;    // factors: rows of both,
   std::uint32_t inputs = 0;   // columns of the activations,

@@ -51,6 +51,10 @@ class Server::Desk {
     KeyInfo info;
     Block block;
     Running keeping_up;
+    // With a codec: what reads pushes, and what writes to each worker.
+    std::unique_ptr<Codec> reader;
+    std::vector<std::unique_ptr<Codec>> writers;
+    std::size_t most_bytes = kMaxValueBytes;  // of a request
     Held(const KeyInfo& key_info, Loop& loop, const Block::Options& options, const Gate& gate,
          ServerReport& report)
         : info(key_info), block(loop, options, gate, report), keeping_up(block.keep_up()) {}
@@ -132,12 +136,24 @@ class Server::Desk {
         throw Error(fmt::format("a worker asks for a block of {} elements", key.elements), kRemedy);
       }
       const Block::Options options{key.elements, options_.workers, options_.optimizer,
-                                   options_.staleness};
+                                   options_.staleness, options_.codec.codes()};
       blocks_.emplace_back(key, group_.loop(), options, *gate_, report_);
+      if (options_.codec.codes()) make_codecs(blocks_.back());
       if (follower_) blocks_.back().block.follow(follower_);
       for (int worker = 0; worker < options_.workers; ++worker) {
         if (of(worker).done) blocks_.back().block.leave(worker);  // lost before the first hello
       }
+    }
+  }
+
+  void make_codecs(Held& held) {
+    held.reader = options_.codec.for_pushes(0, held.info.key);
+    held.most_bytes =
+        std::max<std::size_t>(held.info.elements * sizeof(float),  // of the first weights
+                              held.reader->largest_code_bytes(held.info.elements));
+    for (int worker = 0; worker < options_.workers; ++worker) {
+      held.writers.push_back(
+          options_.codec.for_pulls(static_cast<std::uint64_t>(worker), held.info.key));
     }
   }
 
@@ -191,11 +207,14 @@ class Server::Desk {
   // answered.
   class Landing : public Lender {
    public:
-    explicit Landing(Group group) : group_(group) {}
+    Landing(Group group, bool of_codes) : group_(group), of_codes_(of_codes) {}
     std::optional<Bytes> lend(std::size_t bytes) override {
-      if (bytes % sizeof(float) != 0) throw Error("it sent part of a number", kRemedy);
-      memory_.emplace(group_.lend<float>(bytes / sizeof(float)));
-      return writable_bytes(memory_->span());
+      if (!of_codes_ && bytes % sizeof(float) != 0) {
+        throw Error("it sent part of a number", kRemedy);
+      }
+      memory_.emplace(group_.lend<float>((bytes + sizeof(float) - 1) / sizeof(float)));
+      bytes_ = bytes;
+      return writable_bytes(memory_->span()).first(bytes);
     }
     Scratch<float> take() {
       Scratch<float> memory = std::move(*memory_);
@@ -204,31 +223,37 @@ class Server::Desk {
     }
     void release() { memory_.reset(); }
     std::span<float> span() const { return memory_->span(); }
+    std::size_t bytes() const { return bytes_; }
 
    private:
     Group group_;
+    bool of_codes_;
     std::optional<Scratch<float>> memory_;
+    std::size_t bytes_ = 0;
   };
 
   Task<> serve_block(int worker, Held& held) {
     const int rank = rank_of(worker);
     const std::uint64_t key = held.info.key;
     Block& block = held.block;
-    Landing landing(group_);
+    Landing landing(group_, options_.codec.codes());
+    std::vector<std::byte> code;  // of what the worker is told
     while (true) {
       co_await block.until_applied(worker);
       landing.release();
       KeyRequest request;
-      co_await group_.receive(rank, request_channel(key), object_bytes(request), kMaxValueBytes,
+      co_await group_.receive(rank, request_channel(key), object_bytes(request), held.most_bytes,
                               landing);
       heard_ = group_.loop().now();
       if (request.flags & KeyRequest::kFactors) {
         co_await multiply_factors(rank, key, request, block.weights().size(), landing);
+      } else if (options_.codec.codes() && (request.flags & KeyRequest::kPush)) {
+        decode(held, landing);
       }
       const bool has_values = request.flags & (KeyRequest::kPut | KeyRequest::kPush);
-      if (landing.span().size() != (has_values ? block.weights().size() : 0)) {
+      if (landing.bytes() != (has_values ? block.weights().size_bytes() : 0)) {
         throw Error(fmt::format("rank {} sent {} values for a block of {}", rank,
-                                landing.span().size(), block.weights().size()),
+                                landing.bytes() / sizeof(float), block.weights().size()),
                     kRemedy);
       }
       if (request.flags & KeyRequest::kPut) {
@@ -253,7 +278,11 @@ class Server::Desk {
       if (request.flags & KeyRequest::kPull) {
         // The gradient's memory is free by the time we answer, and still in the cache.
         if (!has_values) landing.lend(block.weights().size_bytes());
-        co_await answer(worker, held, landing.span());
+        if (options_.codec.codes() && !(request.flags & KeyRequest::kWhole)) {
+          co_await tell_difference(worker, held, landing.span(), code);
+        } else {
+          co_await answer(worker, held, landing.span());
+        }
       }
     }
   }
@@ -269,6 +298,31 @@ class Server::Desk {
     WeightsHeader header = header_for(worker, block);
     co_await group_.send(rank_of(worker), pull_channel(held.info.key), object_bytes(header),
                          bytes_of(fresh));
+  }
+
+  Task<> tell_difference(int worker, Held& held, std::span<float> room,
+                         std::vector<std::byte>& code) {
+    Block& block = held.block;
+    co_await block.read_difference(worker, room);
+    {
+      const auto encoding = group_.record(Timeline::Kind::encode, "encode");
+      Codec& writer = *held.writers[static_cast<std::size_t>(worker)];
+      writer.encode(room, code);
+      writer.add_decoded(code, block.read_by(worker));
+    }
+    WeightsHeader header = header_for(worker, block);
+    co_await group_.send(rank_of(worker), pull_channel(held.info.key), object_bytes(header),
+                         ConstBytes(code));
+  }
+
+  // The gradient's code has landed, and becomes the gradient.
+  void decode(const Held& held, Landing& landing) {
+    const auto decoding = group_.record(Timeline::Kind::encode, "decode");
+    const std::size_t bytes = landing.bytes();
+    const Scratch<float> code = landing.take();
+    landing.lend(held.info.elements * sizeof(float));
+    std::ranges::fill(landing.span(), 0.0f);
+    held.reader->add_decoded(bytes_of(code.span()).first(bytes), landing.span());
   }
 
   // The gradient as activations, which have landed, and errors, multiplied out here.

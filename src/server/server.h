@@ -8,6 +8,7 @@
 #include "runtime/group.h"
 #include "server/block.h"
 #include "server/clerk.h"
+#include "server/coding.h"
 
 namespace starling {
 
@@ -18,6 +19,7 @@ struct ServerOptions {
   GateSettings gate;
   StalenessRule staleness;
   Clerk::Options clerk;
+  ServerCodec codec;
   std::chrono::seconds timeout{60};  // without a word from any worker
 };
 

@@ -87,10 +87,10 @@ Group part_group(const Settings& settings, Comm& comm) {
 }
 
 bool slices_stay_alike(const Settings& settings) {
+  if (settings.mix.codec.kind != CodecSettings::Kind::raw) return false;
   if (server_count(settings) > 0) return settings.server.gate.in_step();
   if (!is_mix(settings)) return true;
-  return mixes_in_step(settings) && settings.mix.codec.kind == CodecSettings::Kind::raw &&
-         settings.schedule.compute_ratio == 0;
+  return mixes_in_step(settings) && settings.schedule.compute_ratio == 0;
 }
 
 void check_grid(const Settings& settings) {

@@ -25,8 +25,8 @@ class MixStrategy : public Strategy {
       : Strategy(group),
         settings_(settings),
         in_step_(mixes_in_step(settings)),
-        mixing_(make_mixing(mixing_settings(settings), apart(group, GroupNumber::mixing),
-                            workload.own_samples)),
+        mixing_(make_mixing(mixing_settings(settings, workload.folds),
+                            apart(group, GroupNumber::mixing), workload.own_samples)),
         schedule_(schedule_options(settings), coin()) {
     if (!in_step_) {
       progress_.emplace(apart(group, GroupNumber::progress), workload.batches,
@@ -69,7 +69,9 @@ class MixStrategy : public Strategy {
       co_await mean_of_survivors(apart(group_, GroupNumber::survivors), replica.weights,
                                  mixing_->final_share());
     } else if (settings_.mix.codec.kind != CodecSettings::Kind::raw) {
-      co_await half_mean_of_all(group_, weights_channel(), replica.weights);
+      Task<bool> looking = all_alike(replica.weights);
+      const bool alike = co_await looking;
+      if (!alike) co_await half_mean_of_all(group_, weights_channel(), replica.weights);
     } else {
       if (mixing_->final_share() != 1) scale(replica.weights, mixing_->final_share());
       co_await allreduce(find_allreduce("auto"), group_, weights_channel(), replica.weights,

@@ -81,7 +81,7 @@ GraphSettings graph_settings(const Settings& settings) {
   return graph;
 }
 
-MixingSettings mixing_settings(const Settings& settings) {
+MixingSettings mixing_settings(const Settings& settings, const std::vector<Fold>& folds) {
   MixingSettings mixing = settings.mix;
   mixing.graph = graph_settings(settings);
   mixing.waits = mixes_in_step(settings);
@@ -89,6 +89,7 @@ MixingSettings mixing_settings(const Settings& settings) {
   mixing.rounds_up = rounds_in("periods_up", settings.mix.periods_up, period);
   mixing.rounds_down = rounds_in("periods_down", settings.mix.periods_down, period);
   mixing.seed = static_cast<std::uint64_t>(settings.seed);
+  mixing.folds = folds;
   return mixing;
 }
 
@@ -102,10 +103,6 @@ std::optional<double> graph_gap(const Settings& settings) {
   constexpr int kMostWorkers = 128;
   if (settings.copies() > kMostWorkers) return std::nullopt;
   const GraphSettings made_as = graph_settings(settings);
-  if (!made_as.merge_weights.empty()) {
-    const Matrix round = merge_matrix(made_as.size, made_as.merge_weights);
-    return spectral_gap(std::span(&round, 1));
-  }
   const Graph graph = make_graph(made_as);
   using enum MixingSettings::Rule;
   const MixingSettings::Rule rule = settings.mix.rule;
@@ -113,9 +110,10 @@ std::optional<double> graph_gap(const Settings& settings) {
   if (is_star && (rule == mean || rule == outer) && mixes_in_step(settings)) {
     return 1;  // the centre takes the mean of all
   }
+  if (rule != push_sum) return spectral_gap(round_matrices(made_as, graph));
   std::vector<Matrix> rounds;
   for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
-    rounds.push_back(rule == push_sum ? push_matrix(graph, round) : mixing_weights(graph, round));
+    rounds.push_back(push_matrix(graph, round));
   }
   return spectral_gap(rounds);
 }
@@ -139,19 +137,30 @@ void check_mix(const Settings& settings) {
     throw Error("compute_ratio chooses the period of rounds in which all take part",
                 "use schedule sync without probability and mixing sampled, or leave it out");
   }
-  if (schedule.overlap && (!sync || mix.rule == outer || mix.rule == sampled)) {
-    throw Error("overlap goes with rounds of mean or push-sum",
+  if (schedule.overlap && (!sync || mix.rule == sampled)) {
+    throw Error("overlap goes with rounds of mean, push-sum or outer",
                 "leave it out, or use schedule sync and mixing mean");
   }
   const bool coded = mix.codec.kind != CodecSettings::Kind::raw;
-  if (coded && mix.rule != updates && !(mix.rule == mean && sync)) {
-    throw Error(fmt::format("codec = {} goes with mixing updates, and with mean in schedule sync",
+  if (coded && mix.rule != updates && mix.rule != outer && !(mix.rule == mean && sync)) {
+    throw Error(fmt::format("codec = {} goes with mixing updates and outer, and with mean in "
+                            "schedule sync",
                             mix.codec.kind),
                 "leave it out");
+  }
+  if (coded && mix.rule == outer && graph_kind(settings) != GraphSettings::Kind::mesh) {
+    throw Error("coded changes are averaged over all workers", "use graph mesh, or codec raw");
   }
   if (coded && mix.rule == mean && graph_kind(settings) == GraphSettings::Kind::exponential) {
     throw Error("coded differences need the same neighbours in every round",
                 "use graph static-exponential");
+  }
+  const GraphSettings::Passes passes_mean = graph_settings(settings).passes_mean;
+  if (coded && passes_mean != GraphSettings::Passes::window) {
+    throw Error(fmt::format("passes_mean = {} sends whole weights, not codec {}'s differences to "
+                            "the same neighbours in every round",
+                            passes_mean, mix.codec.kind),
+                "use passes_mean window, or leave out the codec");
   }
   if (rule.through_centre && mix.graph.kind != GraphSettings::Kind::star) {
     throw Error(fmt::format("mixing = {} goes through a centre", mix.rule), "use graph star");

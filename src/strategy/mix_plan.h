@@ -13,7 +13,7 @@ namespace starling {
 bool is_mix(const Settings& settings);
 bool mixes_in_step(const Settings& settings);
 GraphSettings graph_settings(const Settings& settings);
-MixingSettings mixing_settings(const Settings& settings);
+MixingSettings mixing_settings(const Settings& settings, const std::vector<Fold>& folds = {});
 Schedule::Options schedule_options(const Settings& settings);
 
 // How fast the graph brings the workers together: 1 is at once, 0 never. Nothing for so many

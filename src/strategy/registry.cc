@@ -16,6 +16,7 @@ constexpr auto never = [](const Settings&) { return false; };
 constexpr StrategyRow mixing(StrategyKind kind, std::optional<GraphSettings::Kind> graph) {
   return {.kind = kind,
           .reads = Part::mixing,
+          .codes = true,
           .graph = graph,
           .one_bucket = false,
           .make = make_mix,
@@ -32,6 +33,7 @@ constexpr StrategyRow mixing(StrategyKind kind, std::optional<GraphSettings::Kin
 constexpr std::array kStrategies = {
     StrategyRow{.kind = StrategyKind::allreduce,
                 .reads = Part::exchange,
+                .codes = true,
                 .graph = {},
                 .one_bucket = false,
                 .make = make_allreduce,
@@ -41,6 +43,7 @@ constexpr std::array kStrategies = {
                 .out_of_data = [](const Settings&) { return OutOfData::sends_zeros; }},
     StrategyRow{.kind = StrategyKind::server,
                 .reads = Part::servers,
+                .codes = true,
                 .graph = {},
                 .one_bucket = false,
                 .make = make_server_strategy,
@@ -56,6 +59,7 @@ constexpr std::array kStrategies = {
                     }},
     StrategyRow{.kind = StrategyKind::ring_leader,
                 .reads = Part::none,
+                .codes = false,
                 .graph = {},
                 .one_bucket = true,
                 .make = make_ring_leader,
@@ -69,6 +73,7 @@ constexpr std::array kStrategies = {
     mixing(StrategyKind::local, GraphSettings::Kind::mesh),
     StrategyRow{.kind = StrategyKind::single,
                 .reads = Part::none,
+                .codes = false,
                 .graph = {},
                 .one_bucket = false,
                 .make = make_single,
@@ -88,7 +93,8 @@ const StrategyRow& strategy_row(StrategyKind kind) {
 std::vector<std::string_view> readers_of(Part part, bool only_where_open) {
   std::vector<std::string_view> readers;
   for (const StrategyRow& row : kStrategies) {
-    if (row.reads == part && !(only_where_open && row.graph)) readers.push_back(name_of(row.kind));
+    if (row.reads_part(part) && !(only_where_open && row.graph))
+      readers.push_back(name_of(row.kind));
   }
   return readers;
 }

@@ -18,7 +18,8 @@ enum class OutOfData {
 
 struct StrategyRow {
   StrategyKind kind;
-  Part reads;  // beside what all strategies read
+  Part reads;  // beside what all strategies read,
+  bool codes;  // and whether it can send codes, which are a part of their own
   // pairwise, exponential and local are short for mix over a graph whose rule is the mean.
   std::optional<GraphSettings::Kind> graph;
   bool one_bucket;  // it wants all gradients at once
@@ -30,6 +31,8 @@ struct StrategyRow {
   // Whether the mean of all gradients of a step is what the weights are updated by.
   bool (*averages_gradients)(const Settings& settings);
   OutOfData (*out_of_data)(const Settings& settings);
+
+  bool reads_part(Part part) const { return part == Part::codec ? codes : part == reads; }
 };
 
 const StrategyRow& strategy_row(StrategyKind kind);

@@ -69,7 +69,8 @@ class ServerStrategy : public Strategy {
     if (is_proxy()) {
       client_.emplace(
           serving_group_,
-          ServerClient::Options{first_server(settings_), servers, settings_.server.eager},
+          ServerClient::Options{first_server(settings_), servers, settings_.server.eager,
+                                server_options(settings_).codec},
           settings_.server.factors  // are of a whole layer
               ? buckets_as_keys(elements, servers, workload_.buckets)
               : cut_into_keys(elements, servers, workload_.buckets, largest_block(elements)));
@@ -81,7 +82,7 @@ class ServerStrategy : public Strategy {
       }
       lanes_.emplace(keys());
       pipelines_ = std::vector<std::deque<Flight>>(keys().size());
-      co_await fetch_all(parameters);
+      co_await fetch_all(parameters, true);
       if (settings_.server.eager) follow_all();
     }
     co_await broadcast(team_, weights_channel(), replica.weights, 0);
@@ -128,7 +129,7 @@ class ServerStrategy : public Strategy {
       Task<ServerReport> done = client_->done();
       report_ = co_await done;
       followers_.clear();
-      co_await fetch_all(parameters);
+      co_await fetch_all(parameters, true);
       co_await client_->bye();
     }
     if (serving_) {
@@ -237,9 +238,14 @@ class ServerStrategy : public Strategy {
     Task<WeightsHeader> pull = client_->pull(key, weights);
     client_->adopt(key, co_await pull);
   }
-  Task<> fetch_all(std::span<float> parameters) {
-    co_await lanes_->take(0, keys().size(), [this, parameters](std::size_t key) {
-      return fetch(key, of_key(parameters, key));
+  Task<> fetch_whole(std::size_t key, std::span<float> weights) {
+    Task<WeightsHeader> pull = client_->pull_whole(key, weights);
+    client_->adopt(key, co_await pull);
+  }
+  Task<> fetch_all(std::span<float> parameters, bool whole = false) {
+    co_await lanes_->take(0, keys().size(), [this, parameters, whole](std::size_t key) {
+      const std::span<float> weights = of_key(parameters, key);
+      return whole ? fetch_whole(key, weights) : fetch(key, weights);
     });
   }
 

@@ -1,7 +1,10 @@
 #include "strategy/server_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/error.h"
 #include "strategy/registry.h"
 
 namespace starling {
@@ -43,12 +46,32 @@ ServerOptions server_options(const Settings& settings) {
   if (options.gate.quorum == 0) options.gate.quorum = std::max(1, options.workers - 1);
   options.staleness = settings.server.staleness;
   options.clerk = clerk_options(settings.server.gate);
+  options.codec = {settings.mix.codec, static_cast<std::uint64_t>(settings.seed)};
   return options;
 }
 
 void check_servers(const Settings& settings) {
   check(settings.server, settings.copies(), settings.backward_passes,
         settings.parallel.slices() > 1 ? "copies of the model" : "workers");
+  const CodecSettings::Kind codec = settings.mix.codec.kind;
+  if (codec == CodecSettings::Kind::raw) return;
+  if (codec == CodecSettings::Kind::low_rank) {
+    throw Error("codec = low-rank needs whole matrices, and servers hold blocks of them",
+                "use strategy allreduce, or another codec");
+  }
+  if (codec == CodecSettings::Kind::threshold && !settings.mix.codec.adaptive) {
+    throw Error("one threshold does not fit both gradients and what they change weights by",
+                "set codec_adaptive, or use codec top-k");
+  }
+  if (settings.server.factors) {
+    throw Error(fmt::format("codec = {} codes gradients, and factors are sent instead", codec),
+                "leave out one of them");
+  }
+  if (settings.server.eager) {
+    throw Error(
+        fmt::format("codec = {} codes what a worker asks for, and eager weights go unasked", codec),
+        "leave out one of them");
+  }
 }
 
 bool servers_survive_losses(const Settings& settings) {

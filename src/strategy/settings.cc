@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "exchange/allreduce.h"
+#include "exchange/coded_allreduce.h"
 #include "exchange/pairwise.h"
 #include "strategy/grid.h"
 #include "strategy/registry.h"
@@ -202,7 +203,7 @@ Use use_in(Part part, StrategyKind strategy, const Use& use) {
   const StrategyRow& row = strategy_row(strategy);
   const std::vector<std::string_view> readers = readers_of(part, use.only_where_open);
   Use result = use;
-  result.is_read = use.is_read && row.reads == part && !(use.only_where_open && row.graph);
+  result.is_read = use.is_read && row.reads_part(part) && !(use.only_where_open && row.graph);
   if (readers.size() == 1) {
     result.with = fmt::format("strategy {}", readers[0]);
     if (!use.with.empty()) result.with += " with " + use.with;
@@ -283,23 +284,44 @@ std::optional<Slowness> slow_worker(const Settings& settings) {
 
 std::optional<std::string> advice(const Settings& settings) {
   const MixingSettings& mix = settings.mix;
-  const bool sends_little = mix.codec.kind == CodecSettings::Kind::top_k ||
-                            mix.codec.kind == CodecSettings::Kind::threshold;
-  if (sends_little && mix.rule == MixingSettings::Rule::mean && mix.step > 0.2) {
+  const CodecSettings::Kind codec = mix.codec.kind;
+  const int copies = settings.copies();
+  if (settings.strategy == StrategyKind::allreduce && copies > 2 &&
+      codec == CodecSettings::Kind::threshold) {
+    return fmt::format(
+        "codes by a threshold are gathered, {} a worker in every step; those of other codecs go "
+        "through owners, {:.2f} a worker",
+        copies - 1, codes_sent(CodecSettings::Kind::top_k, copies));
+  }
+  const bool coded_mixing =
+      codec != CodecSettings::Kind::raw && strategy_row(settings.strategy).reads == Part::mixing;
+  const bool sends_little =
+      codec == CodecSettings::Kind::top_k || codec == CodecSettings::Kind::threshold;
+  if (coded_mixing && sends_little && mix.rule == MixingSettings::Rule::mean && mix.step > 0.2) {
     return fmt::format(
         "with codec {} a mixing_step of {:g} lets coding errors feed back, and training may break "
         "down; 0.05 is safe",
-        mix.codec.kind, mix.step);
+        codec, mix.step);
+  }
+  if (coded_mixing && mix.rule == MixingSettings::Rule::mean && copies > 2 &&
+      graph_kind(settings) == GraphSettings::Kind::mesh) {
+    return fmt::format(
+        "a coded mean over a mesh sends {} codes a round; strategy mix with mixing outer, outer_lr "
+        "1 and outer_momentum 0 sends {:.2f}",
+        copies - 1, codes_sent(codec, copies));
   }
   if (settings.strategy != StrategyKind::pairwise) return std::nullopt;
   const int passes = mix.graph.passes, all_others = settings.copies() - 1;
-  const double ours = pairwise_vectors_sent(settings.copies(), passes);
-  const double all = pairwise_vectors_sent(settings.copies(), all_others);
-  if (passes >= all_others || ours <= all) return std::nullopt;
+  const double all = mean_vectors_sent(settings.copies());
+  const double ours = mix.graph.in_groups() ? mean_vectors_sent(std::min(passes, all_others) + 1)
+                      : mix.graph.repeats() ? std::min(passes, all_others)
+                                            : pairwise_vectors_sent(settings.copies(), passes);
+  if (ours <= all) return std::nullopt;
   return fmt::format(
       "passes = {} sends {:.2f} times the weights a round; averaging over all {} workers (passes = "
-      "{}) sends only {:.2f} times",
-      passes, ours, settings.copies(), all_others, all);
+      "{}{}) sends only {:.2f} times",
+      passes, ours, settings.copies(), all_others,
+      mix.graph.repeats() ? ", passes_mean = window" : "", all);
 }
 
 }  // namespace starling

@@ -59,7 +59,7 @@ struct Settings {
 };
 
 // Which of them only some strategies read; strategy/registry.cc says who reads which.
-enum class Part { none, exchange, mixing, servers };
+enum class Part { none, exchange, mixing, servers, codec };
 
 // The use of a setting of that part, if this is the strategy.
 Use use_in(Part part, StrategyKind strategy, const Use& use);
@@ -81,24 +81,39 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
   };
   visit({"workers", Section::together, "how many worker processes"}, s.workers, 1, 4096);
   visit({"strategy", Section::together, names_listed<StrategyKind>(" or ")}, s.strategy);
+  of_part(Part::mixing)({"passes",
+                         Section::together,
+                         "pairwise, graph window: how many others are averaged with, 1 to workers "
+                         "- 1; passes_mean says "
+                         "how",
+                         {graph_kind(s) == GraphSettings::Kind::window,
+                          "strategy pairwise, and mix with graph window",
+                          ", or use backward_passes to sum the gradients of several batches"}},
+                        s.mix.graph.passes, 1, 4095);
   of_part(Part::mixing)(
-      {"passes",
+      {"passes_mean",
        Section::together,
-       "pairwise, graph window: how many ring predecessors are averaged, 1 to workers - 1",
-       {graph_kind(s) == GraphSettings::Kind::window,
-        "strategy pairwise, and mix with graph window",
-        ", or use backward_passes to sum the gradients of several batches"}},
-      s.mix.graph.passes, 1, 4095);
+       "what passes are: window (a mean over so many predecessors), repeat (the mean of two so "
+       "many "
+       "times in a row) or group (a mean within groups of one more, which change every round)",
+       {graph_kind(s) == GraphSettings::Kind::window && s.mix.rule == MixingSettings::Rule::mean &&
+            s.schedule.kind == ScheduleSettings::Kind::sync,
+        "strategy pairwise, and mix with graph window, by mixing mean in schedule sync"}},
+      s.mix.graph.passes_mean);
   visit({"backward_passes", Section::together,
          "sum the gradients of so many local batches before one update (Horovod's "
          "backward_passes_per_step)"},
         s.backward_passes, 1, 1'000'000);
-  of_part(Part::exchange)({"exchange", Section::together, exchange_help()}, s.exchange);
+  of_part(Part::exchange)({"exchange",
+                           Section::together,
+                           exchange_help(),
+                           {s.mix.codec.kind == CodecSettings::Kind::raw, "codec raw"}},
+                          s.exchange);
   ParallelSettings::visit(s.parallel, visit);
   GraphSettings::visit(s.mix.graph, of_part(Part::mixing));
   MixingSettings::visit(s.mix, of_part(Part::mixing));
   ScheduleSettings::visit(s.schedule, of_part(Part::mixing));
-  CodecSettings::visit(s.mix.codec, of_part(Part::mixing));
+  CodecSettings::visit(s.mix.codec, of_part(Part::codec));
   ServerSettings::visit(s.server, of_part(Part::servers));
   visit({"slow",
          Section::together,

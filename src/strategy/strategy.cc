@@ -21,12 +21,17 @@ std::int64_t fingerprint(std::span<const float> values) {
 
 }  // namespace
 
-Task<> Strategy::start(Replica replica) {
-  const std::int64_t print = fingerprint(replica.weights);
+Task<bool> Strategy::all_alike(std::span<const float> weights) {
+  const std::int64_t print = fingerprint(weights);
   std::array<std::int64_t, 2> least = {print, ~print};  // the least complement is of the largest
   co_await doubling_allreduce(group_, weights_channel(), std::span(least), Reduction::min);
-  if (least[0] == ~least[1]) co_return;
-  co_await broadcast(group_, weights_channel(), replica.weights, 0);
+  co_return least[0] == ~least[1];
+}
+
+Task<> Strategy::start(Replica replica) {
+  Task<bool> looking = all_alike(replica.weights);
+  const bool alike = co_await looking;
+  if (!alike) co_await broadcast(group_, weights_channel(), replica.weights, 0);
 }
 
 Task<> Strategy::after_backward(Bucket) { co_return; }

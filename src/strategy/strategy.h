@@ -45,6 +45,7 @@ struct Workload {
   std::uint64_t batches = 0;  // of all workers together
   std::uint64_t batches_per_epoch = 1;
   std::uint64_t own_samples = 1;  // that only this worker has
+  std::vector<Fold> folds = {};   // the matrices among the weights, where that is known
 };
 
 class Progress;
@@ -97,6 +98,9 @@ class Strategy {
   virtual std::optional<ServerReport> server_report() const { return std::nullopt; }
 
  protected:
+  // Whether all have the same weights to the bit. Next to nothing is sent.
+  Task<bool> all_alike(std::span<const float> weights);
+
   Channel weights_channel() const { return {kWeightsChannel, Purpose::weights}; }
   Channel bucket_channel(int index) const {
     return {kFirstBucketChannel + static_cast<std::uint32_t>(index), Purpose::gradients};

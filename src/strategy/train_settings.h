@@ -63,6 +63,7 @@ struct TrainSettings {
   Data data = Data::mnist;
   std::string data_folder;
   int samples = 0;
+  int test_samples = 0;
   Shards shards = Shards::even;
   double shard_alpha = 0.5;
   double epochs = 3;
@@ -94,6 +95,8 @@ struct TrainSettings {
     visit({"samples", Section::trained,
            "train on the first so many samples; 0: all (synthetic: 10000)"},
           s.samples, 0, 100'000'000);
+    visit({"test_samples", Section::trained, "evaluate on the first so many test samples; 0: all"},
+          s.test_samples, 0, 100'000'000);
     visit({"shards", Section::trained,
            "how samples are shared out: even, dirichlet (labels unevenly) or label (two labels "
            "each)"},

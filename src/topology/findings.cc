@@ -31,9 +31,7 @@ bool columns_sum_to_one(const Matrix& weights) {
 GraphFindings examine(const GraphSettings& settings) {
   GraphFindings found{.graph = make_graph(settings), .weights = {}, .sent = {}};
   const Graph& graph = found.graph;
-  for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
-    found.weights.push_back(mixing_weights(graph, round));
-  }
+  found.weights = round_matrices(settings, graph);
   found.contraction = contraction(found.weights);
   found.sent.least = graph.size();
   for (int rank = 0; rank < graph.size(); ++rank) {

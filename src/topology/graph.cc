@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "topology/graph_file.h"
+#include "topology/mixing.h"
 
 namespace starling {
 
@@ -74,6 +75,20 @@ Links ring_links(int size, int rank, const std::vector<int>& distances) {
   }
   std::ranges::sort(links.heard);
   std::ranges::sort(links.told);
+  return links;
+}
+
+// By round: those in the same group.
+std::vector<Links> group_links(const GraphSettings& settings, int rank) {
+  const int members = std::min(settings.passes + 1, settings.size);
+  std::vector<Links> links(dealing_rounds(settings.size, members));
+  for (std::uint64_t round = 0; round < links.size(); ++round) {
+    for (std::vector<int>& group : dealt_groups(settings.size, members, round)) {
+      if (std::erase(group, rank) == 0) continue;
+      std::ranges::sort(group);
+      links[round] = {group, group};
+    }
+  }
   return links;
 }
 
@@ -167,7 +182,9 @@ std::vector<bool> Graph::reached_from_first(const Rounds& edges) const {
 std::vector<Links> links_of(const GraphSettings& settings, int rank) {
   const int size = settings.size;
   if (size < 1) throw Error(fmt::format("a graph of {} workers", size), "it needs at least 1");
-  if (const auto rounds = ring_distances(settings)) {
+  const auto rounds = ring_distances(settings);
+  if (settings.in_groups()) return group_links(settings, rank);
+  if (rounds) {
     std::vector<Links> links;
     for (const std::vector<int>& distances : *rounds) {
       links.push_back(ring_links(size, rank, distances));
@@ -260,6 +277,18 @@ Matrix merge_matrix(int size, std::span<const double> weights) {
 
 Matrix mixing_weights(const Graph& graph, std::uint64_t round) {
   return graph.symmetric() ? metropolis_matrix(graph, round) : mean_matrix(graph, round);
+}
+
+std::vector<Matrix> round_matrices(const GraphSettings& settings, const Graph& graph) {
+  if (!settings.merge_weights.empty()) return {merge_matrix(settings.size, settings.merge_weights)};
+  if (settings.repeats()) {
+    return {repeat_matrix(settings.size, std::min(settings.passes, settings.size - 1))};
+  }
+  std::vector<Matrix> rounds;
+  for (std::uint64_t round = 0; round < graph.rounds(); ++round) {
+    rounds.push_back(mixing_weights(graph, round));
+  }
+  return rounds;
 }
 
 }  // namespace starling

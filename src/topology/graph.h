@@ -45,7 +45,8 @@ class Graph {
   Rounds told_;
 };
 
-//   window              the `passes` ring predecessors (all others if there are fewer)
+//   window              the `passes` ring predecessors (all others if there are fewer); where passes
+//                       mean groups, those in the same group in that round (topology/mixing.h)
 //   closed-ring         both ring neighbours
 //   exponential         one peer a round: in round t, the rank 2^(t mod ceil(log2 n)) before
 //   static-exponential  all of those at once
@@ -86,5 +87,9 @@ Matrix merge_matrix(int size, std::span<const double> weights);
 // What the graph's weights are where nobody says otherwise: Metropolis's where whoever hears is heard,
 // else the plain mean's.
 Matrix mixing_weights(const Graph& graph, std::uint64_t round = 0);
+
+// How each round of that graph, which is made of these settings, mixes: as its weights say, unless
+// the settings say otherwise.
+std::vector<Matrix> round_matrices(const GraphSettings& settings, const Graph& graph);
 
 }  // namespace starling

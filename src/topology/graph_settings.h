@@ -17,6 +17,13 @@ struct GraphSettings {
              "file"}};
   }
 
+  // What several passes mean: the mean over a window of so many ring predecessors, the mean of two
+  // so many times in a row, or the mean within groups of one more, which change from round to round.
+  enum class Passes { window, repeat, group };
+  friend constexpr Names<3> names_of(Passes) {
+    return {"meaning of passes", {"window", "repeat", "group"}};
+  }
+
   Kind kind = Kind::window;
   int size = 1;        // how many workers
   int passes = 1;      // window: how many ring predecessors a worker hears
@@ -24,8 +31,12 @@ struct GraphSettings {
   std::string file{};  // file: where its edges are, see graph_file.h
   // closed-ring: how much the one before, a worker itself and the one after it count; none: alike
   std::vector<double> merge_weights{};
+  Passes passes_mean = Passes::window;
 
-  // But for size, passes and merge_weights, which are not the graph's alone.
+  bool in_groups() const { return kind == Kind::window && passes_mean == Passes::group; }
+  bool repeats() const { return kind == Kind::window && passes_mean == Passes::repeat; }
+
+  // But for size, passes, what they mean, and merge_weights, which are not the graph's alone.
   template <class Self, class Visitor>
   static void visit(Self& s, Visitor&& visit) {
     visit(

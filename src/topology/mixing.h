@@ -19,6 +19,16 @@ inline int exponential_distance(int size, std::uint64_t round) {
 // value.
 std::vector<std::vector<double>> window_matrix(int size, int passes);
 
+// Of the mean with one's predecessor, so many times in a row: binomial weights.
+std::vector<std::vector<double>> repeat_matrix(int size, int passes);
+
+// Groups of `members` ranks that change from round to round, as cards are dealt: whoever stood first
+// in the groups of one round stand side by side in the next, then those who stood second, and so on.
+// If the size is no multiple, the last group is smaller. They begin again after ceil(log_members size)
+// rounds, which reach the exact mean where the size is a power of `members`.
+std::uint64_t dealing_rounds(int size, int members);
+std::vector<std::vector<int>> dealt_groups(int size, int members, std::uint64_t round);
+
 // By how much one pairwise round with one pass shrinks the spread around the mean: cos(pi / n).
 double pairwise_contraction(int size);
 

@@ -16,12 +16,16 @@ namespace {
 
 using Data = TrainSettings::Data;
 
-DataSets images(Digits digits, std::size_t most) {
-  if (most > 0 && most < digits.train.count) {
-    digits.train.count = most;
-    digits.train.labels.resize(most);
-    digits.train.pixels.resize(most * digits.train.rows * digits.train.cols);
-  }
+void keep_first(DigitSet& digits, std::size_t most) {
+  if (most == 0 || most >= digits.count) return;
+  digits.count = most;
+  digits.labels.resize(most);
+  digits.pixels.resize(most * digits.rows * digits.cols);
+}
+
+DataSets images(Digits digits, const TrainSettings& settings) {
+  keep_first(digits.train, static_cast<std::size_t>(settings.samples));
+  keep_first(digits.test, static_cast<std::size_t>(settings.test_samples));
   return {std::make_unique<Images>(std::move(digits.train)),
           std::make_unique<Images>(std::move(digits.test)), kDigitClasses};
 }
@@ -31,18 +35,20 @@ DataSets windows(TextSplit text, const TrainSettings& settings) {
   const auto symbols = static_cast<int>(text.symbols.size());
   return {std::make_unique<TextWindows>(std::move(text.train), context,
                                         static_cast<std::size_t>(settings.samples)),
-          std::make_unique<TextWindows>(std::move(text.validation), context), symbols};
+          std::make_unique<TextWindows>(std::move(text.validation), context,
+                                        static_cast<std::size_t>(settings.test_samples)),
+          symbols};
 }
 
 DataSets load(const TrainSettings& settings) {
   const auto samples = static_cast<std::size_t>(settings.samples);
   switch (settings.data) {
     case Data::mnist:
-      return images(load_mnist(settings.data_folder), samples);
+      return images(load_mnist(settings.data_folder), settings);
     case Data::fashion_mnist:
-      return images(load_fashion_mnist(settings.data_folder), samples);
+      return images(load_fashion_mnist(settings.data_folder), settings);
     case Data::synthetic:
-      return images(synthetic_digits(samples > 0 ? samples : 10'000, 2'000, 1), samples);
+      return images(synthetic_digits(samples > 0 ? samples : 10'000, 2'000, 1), settings);
     case Data::kjv:
       return windows(load_kjv(settings.data_folder), settings);
     case Data::text:

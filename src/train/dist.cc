@@ -131,6 +131,7 @@ Dist::Dist(std::shared_ptr<Session> session, Model model, Settings settings, Wor
   if (slow && slow->who == comm().rank()) slowness_ = slow->factor;
   std::vector<Bucket> buckets = make_buckets();
   workload.buckets = ranges_of(buckets);
+  workload.folds = model_.folds();
   strategy_ = make_strategy(settings_, comm(), std::move(workload));
   Step::Driver driver;
   driver.collect = [this](Bucket& bucket) { collect(bucket); };

@@ -52,6 +52,17 @@ FlatModel::FlatModel(Model model) : model_(std::move(model)) {
   reclaim_gradients({0, ranges_.size()});
 }
 
+std::vector<Fold> FlatModel::folds() const {
+  std::vector<Fold> folds;
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const torch::Tensor& parameter = model_.parameters[i].second;
+    if (parameter.dim() < 2 || parameter.numel() == 0) continue;
+    const auto rows = static_cast<std::size_t>(parameter.size(0));
+    folds.push_back({ranges_[i].begin, rows, ranges_[i].size() / rows});
+  }
+  return folds;
+}
+
 Replica FlatModel::replica() { return {span_of(weights_), span_of(gradients_)}; }
 
 torch::Tensor FlatModel::flat_parameter(Range range) {

@@ -30,6 +30,9 @@ class FlatModel {
   // Where parameter i stands in the gradients.
   Range range(std::size_t parameter) const { return ranges_[parameter]; }
 
+  // The matrices among the parameters; of more than two dimensions, the first is that of the rows.
+  std::vector<Fold> folds() const;
+
   // A user's zero_grad() may have cut a gradient loose from the flat vector, or a parameter may
   // have got none in this step: brings both back, for these parameters.
   void reclaim_gradients(Range parameters);

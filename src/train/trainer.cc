@@ -368,9 +368,10 @@ class Trainer {
   void conclude(const std::filesystem::path& run_folder) {
     if (!in_step() && !stopping_) step_ = steps_;  // the last of them were others'
     const std::uint64_t memory = peak_memory_bytes();
-    const Score own = aside([&] { return evaluate_own(dist_, *learner_, test_); });
-    const double square = finish();
+    OwnModel own;
+    const double square = finish(own);
     trained_ = training();
+    const double own_accuracy = accuracy_of(own);
     if (in_step()) {
       const Score final_score = evaluate_shared(dist_, *learner_, test_);
       accuracy_ = final_score.accuracy;
@@ -384,7 +385,7 @@ class Trainer {
     RankSummary& summary = mine.summary;
     summary = dist_.summary();
     summary.peak_memory_bytes = memory;
-    summary.accuracy = own.accuracy;
+    summary.accuracy = own_accuracy;
     summary.samples = samples_;
     summary.waited_seconds = seconds(trained_->exchanging);
     summary.network_seconds = seconds(trained_->moving_bytes);
@@ -399,24 +400,43 @@ class Trainer {
     }
   }
 
-  // Returns the square of how far this worker's weights were from the final model. They are kept
-  // where the gradients were, which nobody needs any more: a model may take half of the memory.
-  double finish() {
+  // What this worker had before there was one model. Its parameters are kept where the gradients
+  // were, which nobody needs any more: a model may take half of the memory.
+  struct OwnModel {
+    std::vector<float> buffers;
+  };
+
+  // Once the training's time has been taken: whoever is done with it sooner than the others would
+  // wait for them in the final mean.
+  double accuracy_of(OwnModel& own) {
+    const auto [weights, gradients] = dist_.model().replica();
+    const auto exchange = [&, all = weights, kept = gradients] {
+      std::ranges::swap_ranges(all.first(kept.size()), kept);
+      std::ranges::swap_ranges(all.subspan(kept.size()), own.buffers);
+    };
+    exchange();
+    const Score score = evaluate_own(dist_, *learner_, test_);
+    exchange();
+    return score.accuracy;
+  }
+
+  // Returns the square of how far this worker's weights were from the final model.
+  double finish(OwnModel& own) {
     const auto [weights, gradients] = dist_.model().replica();
     const std::span<float> parameters = weights.first(gradients.size());
     const std::span<float> buffers = weights.subspan(gradients.size());
     std::ranges::copy(parameters, gradients.begin());
-    const std::vector<float> buffers_before(buffers.begin(), buffers.end());
+    own.buffers.assign(buffers.begin(), buffers.end());
     const Time begun = dist_.loop().now();
     try {
       dist_.finish();
     } catch (...) {  // what is there now may be a sum of some
       std::ranges::copy(gradients, parameters.begin());
-      std::ranges::copy(buffers_before, buffers.begin());
+      std::ranges::copy(own.buffers, buffers.begin());
       throw;
     }
     finishing_ = dist_.loop().now() - begun;
-    return squared_distance(gradients, parameters) + squared_distance(buffers_before, buffers);
+    return squared_distance(gradients, parameters) + squared_distance(own.buffers, buffers);
   }
 
   void report_to_lead(const WorkerResult& mine, const std::filesystem::path& run_folder) {

@@ -1,6 +1,7 @@
 // The command line itself: help, wrong words, and the commands that start no training.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -22,7 +23,7 @@ std::string spoken(const Words& words) {
 
 TEST(Commands, AllHaveHelpWithAnExample) {
   for (const char* command : {"train", "launch", "measure", "systems", "explain", "bench",
-                              "bench exchange", "bench training"}) {
+                              "bench exchange", "bench training", "bench codecs"}) {
     Words words = split(command, ' ');
     words.push_back("--help");
     const Ran ran = starling_program(words);
@@ -56,7 +57,8 @@ TEST(Commands, ThatDoNotExistEndWithStatusTwo) {
                                   {"explain", "ring", "--workers", "x"},
                                   {"bench"},
                                   {"bench", "nosuch"},
-                                  {"bench", "exchange", "--workers", "0"}};
+                                  {"bench", "exchange", "--workers", "0"},
+                                  {"bench", "codecs", "--elements", "0"}};
   for (const Words& words : all) {
     const Ran ran = starling_program(words);
     EXPECT_EQ(ran.status, "exit 2") << spoken(words) << ran.out << ran.err;
@@ -216,7 +218,7 @@ TEST(MeasureSlow, TellsWhatEachScheduleKeepsOfItsPace) {
     EXPECT_NE(file_text(path + "/table.md").find("| " + schedule + " |"), std::string::npos);
     EXPECT_GT(row["batches_per_second"].get<double>(), 0) << row;
   }
-  EXPECT_EQ(result["rows"].size(), 31u);
+  EXPECT_EQ(result["rows"].size(), 32u);
   for (const char* waits_for_nobody :
        {"easgd", "eamsgd", "gosgd", "mpca-sgd", "deeplearning4j", "ad-psgd"}) {
     EXPECT_GE(rows[waits_for_nobody]["kept"], 0.7) << waits_for_nobody;
@@ -256,6 +258,40 @@ TEST(Measure, RefusesWhatDoesNotGoWithTheGrid) {
   for (const char* name : {"nosuch", "paper", "systems", "slow"}) {
     EXPECT_NE(ran.err.find(name), std::string::npos) << ran.err;
   }
+}
+
+TEST(BenchCodecs, MeasuresAsJson) {
+  const Ran ran =
+      starling_program({"bench", "codecs", "--elements", "10000", "--rounds", "1", "--json"});
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json result = json::parse(ran.out);
+  std::map<std::string, json> rows;
+  for (const json& row : result["rows"]) rows[row["codec"]] = row;
+  EXPECT_EQ(rows["raw"]["bytes"], 40'000);
+  EXPECT_EQ(rows["half"]["bytes"], 20'000);
+  EXPECT_LT(rows["threshold 2"]["bytes"], 400);
+  EXPECT_EQ(rows["raw"]["left"], 0);
+  EXPECT_GT(rows["sign"]["left"], 0.5);
+  EXPECT_GT(rows["top-k 1 %"]["memory_bytes"], 40'000);  // where a magnitude takes four bytes
+  EXPECT_LT(rows["quantized 7"]["memory_bytes"], 10'000);
+}
+
+TEST(BenchCodecs, TakesAnUpdateFromAFileOfFloats) {
+  const std::string path = testing::TempDir() + "/update.f32";
+  const auto run = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    return starling_program({"bench", "codecs", "--gradient", path, "--rounds", "1", "--json"});
+  };
+  const std::string one("\0\0\x80\x3f", 4), infinity("\0\0\x80\x7f", 4);
+  EXPECT_EQ(json::parse(run(one + one + one).out)["elements"], 3);
+  for (const std::string& bad : {std::string(), one + "x", one + infinity, std::string(8, '\0')}) {
+    const Ran ran = run(bad);
+    EXPECT_EQ(ran.status, "exit 1");
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
+    EXPECT_NE(ran.err.find(path), std::string::npos) << ran.err;
+  }
+  std::filesystem::remove(path);
+  EXPECT_TRUE(starling_program({"bench", "codecs", "--gradient", path}).in_one_error_line());
 }
 
 TEST(BenchExchange, MeasuresAsJson) {

@@ -32,24 +32,24 @@ TEST(MeasureSystems, PutsEverySystemInOneTableAndGoesOnWhereItWasInterrupted) {
   for (std::size_t i = 0; i < systems.size(); ++i) {
     const json& row = first["rows"][i];
     EXPECT_EQ(row["system"], systems[i]["name"]);
-    for (const char* key : {"accuracy", "train_seconds", "samples_per_second",
+    for (const char* key : {"quality", "train_seconds", "samples_per_second",
                             "sent_bytes_per_worker", "received_bytes_per_worker"}) {
       EXPECT_GT(row[key].get<double>(), 0) << row;
     }
   }
   // A system's own settings hold, and flags are over them.
-  const std::string settings = file_text(path + "/distbelief/settings.toml");
+  const std::string settings = file_text(path + "/distbelief/seed-1/settings.toml");
   for (const char* line : {"optimizer = 'adagrad'", "lr = 0.02", "workers = 2", "epochs = 1.0"}) {
     EXPECT_NE(settings.find(line), std::string::npos) << line << " / " << settings;
   }
 
   // As if it had been interrupted in the third run.
-  const std::string interrupted = path + "/" + systems[2]["name"].get<std::string>();
+  const std::string interrupted = path + "/" + systems[2]["name"].get<std::string>() + "/seed-1";
   std::filesystem::remove(interrupted + "/summary.json");
-  const auto kept = std::filesystem::last_write_time(path + "/petuum/summary.json");
+  const auto kept = std::filesystem::last_write_time(path + "/petuum/seed-1/summary.json");
   const json second = measured();
   EXPECT_TRUE(std::filesystem::exists(interrupted + "/summary.json"));
-  EXPECT_EQ(std::filesystem::last_write_time(path + "/petuum/summary.json"), kept);
+  EXPECT_EQ(std::filesystem::last_write_time(path + "/petuum/seed-1/summary.json"), kept);
   for (std::size_t i = 0; i < systems.size(); ++i) {
     if (i == 2) continue;
     EXPECT_EQ(second["rows"][i], first["rows"][i]);
@@ -70,7 +70,7 @@ TEST(MeasureRace, TellsWhoWasFirstAndEndsWithAReport) {
   for (const json& row : race["rows"]) {
     EXPECT_GT(row["steps"].get<double>(), 0);
     EXPECT_TRUE(row["times_sooner_than_ddp"].is_null());
-    if (row["accuracy"].get<double>() >= 0.3) {
+    if (row["quality"].get<double>() >= 0.3) {
       EXPECT_GT(row["seconds"].get<double>(), 0);
     }
   }
@@ -81,8 +81,8 @@ TEST(MeasureRace, TellsWhoWasFirstAndEndsWithAReport) {
   const std::vector<std::string> report = lines_of(file_text(path / "report" / "comparison.md"));
   for (const json& row : race["rows"]) {
     const std::string who = row["who"];
-    const json run = json::parse(file_text(path / who / "summary.json"));
-    if (row["accuracy"].get<double>() >= 0.3) {
+    const json run = json::parse(file_text(path / who / "seed-1" / "summary.json"));
+    if (row["quality"].get<double>() >= 0.3) {
       EXPECT_EQ(row["seconds"], run["train_seconds"]);
     } else {
       EXPECT_TRUE(row["seconds"].is_null()) << row;
@@ -119,12 +119,119 @@ TEST(MeasureRace, SaysThatWhatIsDoneIsKeptWhenItIsInterrupted) {
                    "synthetic", "--samples", "2400", "--epochs", "2", "--until", "accuracy=1",
                    "--folder", path.string()});
   ASSERT_TRUE(wait_until(60s, [&] {  // until the second run's workers report
-    return !file_text(path / "pairwise" / "network.jsonl").empty();
+    return !file_text(path / "pairwise" / "seed-1" / "network.jsonl").empty();
   }));
   process.signal(SIGINT);
   EXPECT_EQ(process.wait(20s), "exit 130");
   EXPECT_NE(process.err().find("runs are kept in"), std::string::npos) << process.err();
-  EXPECT_TRUE(std::filesystem::exists(path / "all-reduce" / "summary.json"));
+  EXPECT_TRUE(std::filesystem::exists(path / "all-reduce" / "seed-1" / "summary.json"));
+}
+
+TEST(MeasureTradeoff, TellsWhichShareOfTheGapIsRecoveredForHowManyBytes) {
+  TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "tradeoff";
+  const Ran ran =
+      starling_program({"measure", "--grid", "tradeoff", "--workers", "2", "--data", "synthetic",
+                        "--samples", "1200", "--epochs", "2", "--seeds", "2", "--only",
+                        "pairwise-8,mean-64", "--folder", path.string(), "--json"},
+                       200s);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json measured = json::parse(ran.out, nullptr, false);
+  ASSERT_EQ(measured["rows"].size(), 5u);  // and all-reduce, never-talk, one-alone
+  double most = 0;
+  for (const json& row : measured["rows"]) {
+    if (row["setting"] == "all-reduce") {
+      EXPECT_NEAR(row["share_of_gap"].get<double>(), 1, 1e-9);
+      most = row["bytes_in_all"];
+    }
+    if (row["setting"] == "never-talk") {
+      EXPECT_NEAR(row["share_of_gap"].get<double>(), 0, 1e-9);
+    }
+    if (row["setting"] == "one-alone") {
+      EXPECT_EQ(row["bytes_in_all"], 0);
+    }
+  }
+  for (const json& row : measured["rows"]) {
+    if (row["setting"] != "pairwise-8") continue;
+    EXPECT_NEAR(row["times_fewer"].get<double>(), most / row["bytes_in_all"].get<double>(), 1e-9);
+    EXPECT_GT(row["times_fewer"].get<double>(), 2);
+    EXPECT_GT(row["bytes_in_all"].get<double>(), row["bytes_in_training"].get<double>());
+  }
+  EXPECT_TRUE(std::filesystem::exists(path / "mean-64" / "seed-2" / "summary.json"));
+  EXPECT_NE(file_text(path / "plot.svg").find("share of the gap"), std::string::npos);
+}
+
+TEST(MeasureCriteria, SeesWhatASystemDoesWhenAWorkerIsKilled) {
+  TemporaryFolder folder;
+  const Ran ran =
+      starling_program({"measure", "--grid", "criteria", "--workers", "3", "--data", "synthetic",
+                        "--samples", "3000", "--epochs", "2", "--only", "horovod,easgd", "--folder",
+                        (folder.path() / "criteria").string(), "--json"},
+                       300s);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json measured = json::parse(ran.out, nullptr, false);
+  ASSERT_EQ(measured["rows"].size(), 2u);
+  const json &easgd = measured["rows"][0], &horovod = measured["rows"][1];
+  EXPECT_EQ(horovod["network"], 1);
+  EXPECT_EQ(horovod["reproducible"], true);
+  EXPECT_EQ(horovod["worker_killed"], "ends, model kept");
+  EXPECT_EQ(easgd["worker_killed"], "goes on");
+  EXPECT_GT(easgd["straggler_pace_kept"].get<double>(),
+            horovod["straggler_pace_kept"].get<double>());
+  for (const json& row : measured["rows"]) {
+    EXPECT_GT(row["convergence"].get<double>(), 0);
+    EXPECT_LE(row["good_rates"].get<int>(), 5);
+  }
+}
+
+TEST(MeasureTimeToAccuracy, TunesEachOnOneSeedAndShowsIt) {
+  TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "times";
+  const Ran ran = starling_program({"measure",   "--grid",    "time-to-accuracy",
+                                    "--workers", "2",         "--data",
+                                    "synthetic", "--samples", "1200",
+                                    "--epochs",  "2",         "--evaluate-every",
+                                    "0.5",       "--until",   "accuracy=0.2",
+                                    "--seeds",   "2",         "--only",
+                                    "pairwise",  "--folder",  path.string(),
+                                    "--json"},
+                                   200s);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json row = json::parse(ran.out, nullptr, false)["rows"][0];
+  EXPECT_EQ(row["tuning"].size(), 4u);
+  EXPECT_GT(row["steps"].get<double>(), 0);
+  const std::string best = fmt::format("lr-{:g}", row["lr"].get<double>());
+  int tried_twice = 0;
+  for (const auto& rate : std::filesystem::directory_iterator(path / "pairwise")) {
+    EXPECT_TRUE(std::filesystem::exists(rate.path() / "seed-1" / "summary.json")) << rate.path();
+    if (!std::filesystem::exists(rate.path() / "seed-2")) continue;
+    ++tried_twice;
+    EXPECT_EQ(rate.path().filename(), best);
+  }
+  EXPECT_EQ(tried_twice, 1);
+}
+
+TEST(MeasureGrids, RefuseInOneLineWhatTheyCannotDo) {
+  struct Wrong {
+    std::vector<std::string> words;
+    std::string said;
+  };
+  const std::vector<Wrong> all = {
+      {{"--grid", "tradeoff", "--only", "gossip"}, "--only names 'gossip'"},
+      {{"--grid", "tradeoff", "--workers", "1"}, "nobody to talk to"},
+      {{"--grid", "rates", "--workers", "3"}, "--workers does not go with --grid rates"},
+      {{"--grid", "collapse", "--only", "pairwise"}, "--only does not go with --grid collapse"},
+      {{"--grid", "race", "--model", "char-gpt"}, "does not take data"},
+      {{"--grid", "time-to-accuracy", "--until", "soon"}, "until = 'soon'"},
+  };
+  for (const Wrong& wrong : all) {
+    std::vector<std::string> words = {"measure"};
+    words.insert(words.end(), wrong.words.begin(), wrong.words.end());
+    const Ran ran = starling_program(words);
+    EXPECT_EQ(ran.status, "exit 1") << wrong.said;
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.out << ran.err;
+    EXPECT_NE(ran.err.find(wrong.said), std::string::npos) << ran.err;
+  }
 }
 
 }  // namespace

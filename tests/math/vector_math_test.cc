@@ -78,5 +78,18 @@ TEST(VectorMath, MeasuresDistances) {
   }
 }
 
+TEST(VectorMath, MultipliesVectors) {
+  for (std::size_t length : lengths()) {
+    const std::vector<float> a = some(length, 1), b = some(length, 2);
+    double expected = 0, squares = 0;
+    for (std::size_t i = 0; i < length; ++i) {
+      const double product = static_cast<double>(a[i]) * static_cast<double>(b[i]);
+      expected += product;
+      squares += product * product;
+    }
+    EXPECT_NEAR(dot(a, b), expected, 1e-5 * std::sqrt(squares)) << length;
+  }
+}
+
 }  // namespace
 }  // namespace starling

@@ -46,6 +46,39 @@ TEST(Grids, LeaveTheirTableInThreeForms) {
   EXPECT_FALSE(fs::exists(folder / "report")) << "nothing was trained";
 }
 
+TEST(Grids, LeaveFurtherTablesAndDrawingsUnderTheirOwnNames) {
+  const TemporaryFolder temporary;
+  const fs::path folder = temporary.path() / "grid";
+  GridProgress progress(kRace.name);
+  MeasureOptions options;
+  options.folder = folder;
+  options.progress = &progress;
+  options.settings_over = [](Settings settings) { return settings; };
+  Grid grid = kRace;
+  grid.measure = [](const MeasureOptions& asked) {
+    MeasuredGrid measured = two_rows(asked);
+    MeasuredGrid::Part part{
+        .name = "moral", .headline = "What we learn", .table = Table({"moral"})};
+    part.table.add({"run"});
+    part.rows.push_back({{"moral", "run"}});
+    part.plot.emplace();
+    part.plot->categories = {"one"};
+    part.plot->series = {{"moral", {{0, 1}}, Plot::Kind::bars}};
+    measured.parts.push_back(part);
+    return measured;
+  };
+  const MeasuredGrid measured = measure_and_save(grid, options);
+  EXPECT_EQ(file_text(folder / "moral.md"), "What we learn\n\n| moral |\n| --- |\n| run |\n");
+  EXPECT_EQ(file_text(folder / "moral.csv"), "moral\nrun\n");
+  EXPECT_EQ(nlohmann::json::parse(file_text(folder / "moral.json")), measured.parts[0].rows);
+  EXPECT_TRUE(fs::exists(folder / "moral.svg"));
+  EXPECT_TRUE(fs::exists(folder / "moral.png"));
+  EXPECT_TRUE(fs::exists(folder / "table.md"));
+  EXPECT_FALSE(fs::exists(folder / "plot.svg")) << "that is the first table's";
+  EXPECT_TRUE(measured.text().ends_with("What we learn\n\nmoral\n-----\nrun\n\n"))
+      << measured.text();
+}
+
 TEST(Grids, AreHeadlineTableAndRemarksToWhoReadsThem) {
   MeasureOptions options;
   options.settings_over = [](Settings settings) { return settings; };

@@ -38,6 +38,18 @@ TEST_F(MeasuredRunTest, IsTheOneOfBefore) {
   EXPECT_EQ(progress_.done(), std::vector{run_});
 }
 
+TEST_F(MeasuredRunTest, IsTheOneOfBeforeThoughThereAreMoreSettingsNow) {
+  std::string before = write_settings(settings_);
+  const std::size_t line = before.find("test_samples");
+  ASSERT_NE(line, std::string::npos);
+  before.erase(line, before.find('\n', line) + 1 - line);
+  std::ofstream(run_ / "settings.toml") << before;
+  EXPECT_EQ(measured_run(options_, settings_, "before").accuracy, 0.5);
+  settings_.train.test_samples = 7;
+  EXPECT_NE(error_of([&] { measured_run(options_, settings_, "before"); }).find("other settings"),
+            std::string::npos);
+}
+
 TEST_F(MeasuredRunTest, IsRefusedWhereAnotherWasMeasured) {
   Settings others = settings_;
   others.workers += 1;

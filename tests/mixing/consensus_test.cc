@@ -1,14 +1,33 @@
 // Rules that wait for each other, with no training around them: they are the graph's matrices, so
 // everything about them can be computed beforehand.
+#include <functional>
 #include <numeric>
 
+#include "exchange/pairwise.h"
 #include "tests/mixing/mixers.h"
+#include "topology/mixing.h"
 #include "topology/spectrum.h"
 
 namespace starling {
 namespace {
 
 constexpr int kSizes[] = {1, 2, 3, 5, 8, 13};
+
+// The mean with one's predecessor, so far as the step goes, so many times in a row.
+Matrix repeated(const MixingSettings& settings, std::size_t n) {
+  Matrix result(n, std::vector<double>(n));
+  for (std::size_t i = 0; i < n; ++i) result[i][i] = 1;
+  for (int pass = 0; pass < settings.graph.passes && n > 1; ++pass) {
+    Matrix next = result;
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t k = 0; k < n; ++k) {
+        next[i][k] += settings.step * (result[(i + n - 1) % n][k] - result[i][k]);
+      }
+    }
+    result = next;
+  }
+  return result;
+}
 
 // What a round does, by plain maths: I + 2 step (W - I). Through the centre of a star, and for all
 // in a mesh, the mean of all is taken at once.
@@ -20,6 +39,7 @@ Matrix matrix_of(const MixingSettings& settings, std::uint64_t round) {
     return Matrix(n, std::vector<double>(n, 1 / static_cast<double>(n)));
   }
   Matrix matrix = graph.symmetric() ? metropolis_matrix(graph, round) : mean_matrix(graph, round);
+  if (settings.graph.repeats()) return repeated(settings, n);
   if (const auto& merge = settings.graph.merge_weights; !merge.empty()) {  // D-PSGD's line 7
     matrix.assign(n, std::vector<double>(n));
     for (std::size_t i = 0; i < n; ++i) {
@@ -76,11 +96,15 @@ struct Case {
   double step = 0.5;
   int passes = 1;
   std::vector<double> merge_weights = {};
+  GraphSettings::Passes passes_mean = GraphSettings::Passes::window;
 };
 std::string name_of(const testing::TestParamInfo<Case>& test) {
   const Case& c = test.param;
   return message_of(c.rule + " " + c.graph + (c.passes > 1 ? " " + std::to_string(c.passes) : "") +
                     (c.merge_weights.empty() ? "" : " merged") +
+                    (c.passes_mean == GraphSettings::Passes::window
+                         ? ""
+                         : " " + std::string(name_of(c.passes_mean))) +
                     (c.step != 0.5 ? " carefully" : ""));
 }
 
@@ -89,6 +113,7 @@ MixingSettings settings_of(const Case& c, int size) {
   settings.step = c.step;
   settings.graph.merge_weights = c.merge_weights;
   settings.graph.passes = std::min(c.passes, std::max(1, size - 1));
+  settings.graph.passes_mean = c.passes_mean;
   return settings;
 }
 
@@ -160,8 +185,14 @@ TEST_P(InRounds, KeepsTheMeanInEveryRound) {
 INSTANTIATE_TEST_SUITE_P(
     All, InRounds,
     testing::Values(Case{"mean", "window"}, Case{"mean", "window", 0.5, 3},
-                    Case{"mean", "window", 0.2, 2}, Case{"mean", "closed-ring"},
-                    Case{"mean", "closed-ring", 0.3},
+                    Case{"mean", "window", 0.2, 2},
+                    Case{"mean", "window", 0.5, 1, {}, GraphSettings::Passes::repeat},
+                    Case{"mean", "window", 0.5, 3, {}, GraphSettings::Passes::repeat},
+                    Case{"mean", "window", 0.3, 2, {}, GraphSettings::Passes::repeat},
+                    Case{"mean", "window", 0.5, 1, {}, GraphSettings::Passes::group},
+                    Case{"mean", "window", 0.5, 3, {}, GraphSettings::Passes::group},
+                    Case{"mean", "window", 0.3, 2, {}, GraphSettings::Passes::group},
+                    Case{"mean", "closed-ring"}, Case{"mean", "closed-ring", 0.3},
                     Case{"mean", "closed-ring", 0.5, 1, {1, 3, 2}},
                     Case{"mean", "closed-ring", 0.3, 1, {0, 1, 2}}, Case{"mean", "exponential"},
                     Case{"mean", "exponential", 0.3}, Case{"mean", "static-exponential"},
@@ -171,6 +202,83 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"push-sum", "window", 0.5, 2}, Case{"push-sum", "exponential"},
                     Case{"push-sum", "tree"}, Case{"push-sum", "directed-file"}),
     name_of);
+
+// What passes are, for every number of them: the same as plain maths, however long the vectors are;
+// what goes over the wire; and the mean of all in the end.
+
+void for_each_meaning(const std::function<void(const MixingSettings&)>& check) {
+  for (int size : kSizes) {
+    for (int passes = 1; passes <= std::max(1, size - 1); ++passes) {
+      for (const char* meaning : {"window", "repeat", "group"}) {
+        SCOPED_TRACE(testing::Message() << meaning << " n=" << size << " passes=" << passes);
+        MixingSettings settings = mixing_of("mean", "window", size);
+        settings.graph.passes = passes;
+        settings.graph.passes_mean = named<GraphSettings::Passes>(meaning);
+        check(settings);
+      }
+    }
+  }
+}
+
+TEST(PassesMean, ThePowersOfTheirMatrixForEveryLength) {
+  for_each_meaning([](const MixingSettings& settings) {
+    for (std::size_t elements : {0, 1, 17, 100'003}) {
+      if (elements > 1000 && settings.graph.size > 5) continue;
+      Mixers mixers(settings, elements, 3);
+      Doubles expected = with_numbers(mixers.weights);
+      for (std::uint64_t round = 0; round < 5; ++round) {
+        mixers.mix(round);
+        expected = matrix_of(settings, round) * expected;
+        for (std::size_t rank = 0; rank < expected.size(); ++rank) {
+          ASSERT_LT(difference(mixers.weights[rank], divided(expected[rank])), 2e-6)
+              << "elements=" << elements << " round=" << round << " rank=" << rank;
+        }
+      }
+    }
+  });
+}
+
+// What all send a round, in models.
+double sent_by_all(const GraphSettings& graph, std::uint64_t round) {
+  if (graph.repeats() && graph.size > 1) return graph.passes * graph.size;
+  if (!graph.in_groups()) return pairwise_vectors_sent(graph.size, graph.passes) * graph.size;
+  double sent = 0;
+  const int members = std::min(graph.passes + 1, graph.size);
+  for (const auto& group : dealt_groups(graph.size, members, round)) {
+    sent += 2.0 * static_cast<double>(group.size() - 1);
+  }
+  return sent;
+}
+
+TEST(PassesMean, WhatTheFormulasSendARound) {
+  constexpr std::size_t kElements = 2520;  // so that every ring's chunks are whole
+  for_each_meaning([](const MixingSettings& settings) {
+    Mixers mixers(settings, kElements);
+    double before = 0;
+    for (std::uint64_t round = 0; round < 5; ++round) {
+      mixers.mix(round);
+      double sent = 0;
+      for (int rank = 0; rank < settings.graph.size; ++rank) {
+        sent += static_cast<double>(
+            mixers.cluster.comm(rank).ledger().total(Direction::sent, Purpose::weights).payload);
+      }
+      const double models = settings.graph.size == 1 ? 0 : sent_by_all(settings.graph, round);
+      EXPECT_NEAR(sent - before, models * 4 * kElements, 1e-6) << "round " << round;
+      before = sent;
+    }
+  });
+}
+
+TEST(PassesMean, ThatAllAgreeOnTheMeanInTheEnd) {
+  for_each_meaning([](const MixingSettings& settings) {
+    Mixers mixers(settings, 101);
+    const std::vector<double> mean = mean_of(mixers.weights);
+    std::uint64_t round = 0;
+    while (spread(mixers.weights) > 1e-6 && round < 1000) mixers.mix(round++);
+    EXPECT_LT(round, 1000u);
+    EXPECT_LT(difference(mean_of(mixers.weights), mean), 1e-5);
+  });
+}
 
 // Push-sum is worth its number: on a graph where some are heard more often, plain means agree on
 // something else than the mean.

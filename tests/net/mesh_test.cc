@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "exchange/allreduce.h"
+#include "exchange/coded_allreduce.h"
 #include "exchange/collectives.h"
 #include "exchange/pairwise.h"
 #include "runtime/group.h"
@@ -308,6 +309,32 @@ TEST(Mesh, AllocatesNothingInASteadyStateExchange) {
     per_round = allocations - before;
   }
   EXPECT_LE(per_round, 4u) << "the four make_unique of this test are all there may be";
+}
+
+TEST(Mesh, AllocatesNothingInASteadyCodedExchange) {
+  using CodedKind = CodecSettings::Kind;
+  for (const CodedKind codec :
+       {CodedKind::half, CodedKind::threshold, CodedKind::top_k, CodedKind::random,
+        CodedKind::quantized, CodedKind::hierarchical, CodedKind::sign, CodedKind::low_rank}) {
+    Flock flock(3);
+    std::list<CodedAllreduce> exchanges;
+    for (int rank = 0; rank < 3; ++rank) {
+      exchanges.emplace_back(flock.comm(rank), CodecSettings{.kind = codec}, 30'001, CodecStream{});
+    }
+    std::size_t per_round = 0;
+    for (int round = 0; round < 6; ++round) {
+      auto vectors = random_vectors(3, 30'001);
+      std::vector<std::unique_ptr<Running>> ranks;
+      ranks.reserve(3);
+      const std::size_t before = allocations;
+      for (CodedAllreduce& exchange : exchanges) {
+        ranks.push_back(std::make_unique<Running>(exchange.mean(kOne, vectors[ranks.size()])));
+      }
+      for (const auto& rank : ranks) flock.loop().drive(*rank);
+      per_round = allocations - before;
+    }
+    EXPECT_LE(per_round, 3u) << name_of(codec) << ": the three make_unique of this test";
+  }
 }
 
 TEST(Mesh, SaysWhoWasLostInWhatWhenAPeerVanishes) {

@@ -148,7 +148,7 @@ TEST(SimulatedTraining, ReportsTheMixingOfAllWorkers) {
 
 TEST(SimulatedTraining, RefusesSettingsThatCannotBeRun) {
   EXPECT_THROW(simulate(training_of("magic", 2)), Error);
-  SimulatedTraining training = training_of("allreduce", 2);
+  SimulatedTraining training = training_of("ring-leader", 2);
   training.settings.mix.codec.kind = CodecSettings::Kind::half;
   EXPECT_THROW(simulate(training), Error);
 }

@@ -27,6 +27,17 @@ TEST(Table, TextAlignsColumnsOfWordsLeft) {
             "petuum  bounded async  12\n");
 }
 
+TEST(Table, TextCountsLettersNotBytes) {
+  Table table({"who", "accuracy", "s"});
+  table.add({"a", "97.1 ± 0.2 %", "1"});
+  table.add({"b", "9 %", "12"});
+  EXPECT_EQ(table.text(),
+            "who      accuracy   s\n"
+            "---  ------------  --\n"
+            "a    97.1 ± 0.2 %   1\n"
+            "b             9 %  12\n");
+}
+
 TEST(Table, TextLeavesNoSpacesAtTheEndOfALine) {
   Table table({"name", "remark"});
   table.add({"a", ""});

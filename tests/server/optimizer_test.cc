@@ -12,7 +12,7 @@ namespace {
 
 using Method = OptimizerSettings::Kind;
 
-constexpr std::size_t kElements = 5;
+constexpr std::size_t kFewElements = 5;
 
 std::vector<OptimizerSettings> all_settings() {
   std::vector<OptimizerSettings> all;
@@ -26,8 +26,8 @@ std::vector<OptimizerSettings> all_settings() {
 }
 
 std::vector<float> gradient_of(int step) {
-  std::vector<float> gradient(kElements);
-  for (std::size_t i = 0; i < kElements; ++i) {
+  std::vector<float> gradient(kFewElements);
+  for (std::size_t i = 0; i < kFewElements; ++i) {
     gradient[i] = std::sin(static_cast<float>(step) * 2.0f + static_cast<float>(i));
   }
   return gradient;
@@ -60,14 +60,14 @@ struct Reference {
 
 TEST(Optimizer, FollowsItsFormula) {
   for (const OptimizerSettings& settings : all_settings()) {
-    const auto optimizer = make_server_optimizer(settings, kElements);
-    std::vector<float> weights(kElements, 1.0f);
-    std::vector<Reference> expected(kElements, Reference{settings, 1.0});
+    const auto optimizer = make_server_optimizer(settings, kFewElements);
+    std::vector<float> weights(kFewElements, 1.0f);
+    std::vector<Reference> expected(kFewElements, Reference{settings, 1.0});
     for (int step = 0; step < 6; ++step) {
       const double factor = step % 2 == 0 ? 1 : 0.25;
       const std::vector<float> gradient = gradient_of(step);
       optimizer->update(weights, gradient, factor);
-      for (std::size_t i = 0; i < kElements; ++i) {
+      for (std::size_t i = 0; i < kFewElements; ++i) {
         expected[i].update(static_cast<double>(gradient[i]), factor);
         EXPECT_NEAR(weights[i], expected[i].w, 1e-5)
             << static_cast<int>(settings.kind) << " step " << step << " element " << i;
@@ -78,14 +78,14 @@ TEST(Optimizer, FollowsItsFormula) {
 
 TEST(Optimizer, LeavesTheNewWeightsInTheCopyEvenIfThatIsTheGradient) {
   for (const OptimizerSettings& settings : all_settings()) {
-    const auto plain = make_server_optimizer(settings, kElements);
-    const auto copying = make_server_optimizer(settings, kElements);
-    std::vector<float> expected(kElements, 1.0f), weights = expected;
+    const auto plain = make_server_optimizer(settings, kFewElements);
+    const auto copying = make_server_optimizer(settings, kFewElements);
+    std::vector<float> expected(kFewElements, 1.0f), weights = expected;
     for (int step = 0; step < 3; ++step) {
       std::vector<float> gradient = gradient_of(step);
       plain->update(expected, gradient);
       copying->update(weights, gradient, 1, gradient);
-      for (std::size_t i = 0; i < kElements; ++i) {
+      for (std::size_t i = 0; i < kFewElements; ++i) {
         EXPECT_FLOAT_EQ(weights[i], expected[i]);
         EXPECT_EQ(gradient[i], weights[i]);
       }
@@ -95,8 +95,8 @@ TEST(Optimizer, LeavesTheNewWeightsInTheCopyEvenIfThatIsTheGradient) {
 
 TEST(Optimizer, ACopyHasAllOfItsStateAndNoneInCommon) {
   for (const OptimizerSettings& settings : all_settings()) {
-    const auto original = make_server_optimizer(settings, kElements);
-    std::vector<float> weights(kElements, 1.0f);
+    const auto original = make_server_optimizer(settings, kFewElements);
+    std::vector<float> weights(kFewElements, 1.0f);
     for (int step = 0; step < 3; ++step) original->update(weights, gradient_of(step));
     const auto copy = original->copy();
     std::vector<float> others = weights;

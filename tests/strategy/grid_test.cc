@@ -139,7 +139,11 @@ TEST(Grid, KnowsWhereSlicesStayAlikeByThemselves) {
   }
   Settings coded;
   coded.mix.codec.kind = CodecSettings::Kind::top_k;
-  EXPECT_FALSE(slices_stay_alike(coded));
+  for (const StrategyKind strategy :
+       {StrategyKind::pairwise, StrategyKind::allreduce, StrategyKind::server}) {
+    coded.strategy = strategy;
+    EXPECT_FALSE(slices_stay_alike(coded));
+  }
 }
 
 // Each slice is trained as if it were alone: what its copies have at the end is what as many workers

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "tests/strategy/workers.h"
+#include "topology/mixing.h"
 
 namespace starling {
 namespace {
@@ -72,6 +73,51 @@ TEST(PairwiseStrategy, AveragesWithItsPredecessorsAfterEveryPeriodthStep) {
         settings.schedule.period = period;
         const auto sent_after = compare(settings, [&](const Vectors& weights, int) {
           return size == 1 ? weights : window_means(weights, passes);
+        });
+        EXPECT_EQ(sent_after, size == 1 ? std::vector<int>{} : multiples(period));
+      }
+    }
+  }
+}
+
+TEST(PairwiseStrategy, AveragesAsOftenInARowAsThereArePassesIfTheyRepeat) {
+  for (int size : kWorkerCounts) {
+    for (int passes = 1; passes <= std::max(1, size - 1); ++passes) {
+      for (int period : {1, 3}) {
+        Settings settings = settings_for("pairwise", size);
+        settings.mix.graph.passes = passes;
+        settings.mix.graph.passes_mean = GraphSettings::Passes::repeat;
+        settings.schedule.period = period;
+        const auto sent_after = compare(settings, [&](Vectors weights, int) {
+          for (int pass = 0; pass < passes && size > 1; ++pass) weights = window_means(weights, 1);
+          return weights;
+        });
+        EXPECT_EQ(sent_after, size == 1 ? std::vector<int>{} : multiples(period));
+      }
+    }
+  }
+}
+
+TEST(PairwiseStrategy, AveragesWithinGroupsThatChangeIfPassesMeanThat) {
+  for (int size : kWorkerCounts) {
+    for (int passes = 1; passes <= std::max(1, size - 1); ++passes) {
+      for (int period : {1, 3}) {
+        Settings settings = settings_for("pairwise", size);
+        settings.mix.graph.passes = passes;
+        settings.mix.graph.passes_mean = GraphSettings::Passes::group;
+        settings.schedule.period = period;
+        const auto sent_after = compare(settings, [&](const Vectors& weights, int round) {
+          Vectors mixed(weights.size());
+          for (const auto& group :
+               dealt_groups(size, passes + 1, static_cast<std::uint64_t>(round))) {
+            Vectors theirs;
+            for (int rank : group) theirs.push_back(weights[static_cast<std::size_t>(rank)]);
+            const std::vector<double> mean = mean_of(theirs);
+            for (int rank : group) {
+              mixed[static_cast<std::size_t>(rank)].assign(mean.begin(), mean.end());
+            }
+          }
+          return mixed;
         });
         EXPECT_EQ(sent_after, size == 1 ? std::vector<int>{} : multiples(period));
       }

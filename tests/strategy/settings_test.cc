@@ -106,10 +106,11 @@ constexpr std::size_t field_count() {
 }
 
 // The structs of others in a struct are no settings, nor is what follows from other settings: the
-// graph's size and merge weights, and for mixing whether it waits, its rounds up and down and its seed.
+// graph's size and merge weights, and for mixing whether it waits, its rounds up and down, its seed
+// and what the model's matrices are.
 TEST(Settings, VisitForgetsNone) {
   const std::size_t count = field_count<Settings>() - 7 + field_count<GraphSettings>() - 2 +
-                            field_count<MixingSettings>() - 2 - 4 + field_count<CodecSettings>() +
+                            field_count<MixingSettings>() - 2 - 5 + field_count<CodecSettings>() +
                             field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
                             field_count<GateSettings>() + field_count<StalenessRule>() +
                             field_count<OptimizerSettings>() + field_count<LrSchedule>() +
@@ -293,7 +294,51 @@ TEST(CheckSettings, RefusesPassesWithoutPairwise) {
   }
 }
 
+TEST(CheckSettings, RefusesAMeaningOfPassesWhereThereAreNone) {
+  const std::function<void(Settings&)> changes[] = {
+      [](Settings& s) { s.strategy = StrategyKind::exponential; },
+      [](Settings& s) {
+        s.strategy = StrategyKind::mix, s.mix.graph.kind = GraphSettings::Kind::mesh;
+      },
+      [](Settings& s) {
+        s.strategy = StrategyKind::mix, s.mix.rule = MixingSettings::Rule::push_sum;
+      },
+      [](Settings& s) { s.schedule.kind = ScheduleSettings::Kind::async; },
+  };
+  for (const auto& change : changes) {
+    EXPECT_EQ(
+        check([&](Settings& s) {
+          change(s), s.mix.graph.passes_mean = GraphSettings::Passes::group;
+        }),
+        "passes_mean = group has no effect here: it goes with strategy pairwise, and mix with "
+        "graph window, by mixing mean in schedule sync; leave it at window");
+  }
+  EXPECT_EQ(read_error("passes_mean = 'ring'"),
+            "there is no meaning of passes 'ring'; there are window, repeat, group");
+}
+
+TEST(CheckSettings, RefusesACodecWherePassesMeanSomethingElseThanAWindow) {
+  for (const char* meaning : {"repeat", "group"}) {
+    EXPECT_EQ(
+        check([&](Settings& s) {
+          s.mix.graph.passes_mean = named<GraphSettings::Passes>(meaning);
+          s.mix.codec.kind = CodecSettings::Kind::half;
+        }),
+        fmt::format("passes_mean = {} sends whole weights, not codec half's differences to "
+                    "the same neighbours in every round; use passes_mean window, or leave out "
+                    "the codec",
+                    meaning));
+  }
+}
+
 TEST(CheckSettings, RefusesMorePassesThanThereAreOthers) {
+  for (const char* meaning : {"window", "repeat", "group"}) {
+    EXPECT_EQ(check([&](Settings& s) {
+                s.mix.graph.passes = 4,
+                s.mix.graph.passes_mean = named<GraphSettings::Passes>(meaning);
+              }),
+              "passes = 4 needs more than 4 workers; it goes from 1 to 3, which averages over all");
+  }
   EXPECT_EQ(check([](Settings& s) { s.mix.graph.passes = 4; }),
             "passes = 4 needs more than 4 workers; it goes from 1 to 3, which averages over all");
   EXPECT_EQ(check([](Settings& s) { s.workers = 2, s.mix.graph.passes = 2; }),
@@ -317,8 +362,15 @@ TEST(CheckSettings, RefusesAnExchangeWithoutAllreduce) {
     EXPECT_EQ(
         check(
             [&](Settings& s) { s.strategy = named<StrategyKind>(strategy), s.exchange = "tree"; }),
-        "exchange = tree has no effect here: it goes with strategy allreduce; leave it at auto");
+        "exchange = tree has no effect here: it goes with strategy allreduce with codec raw; leave "
+        "it at auto");
   }
+  EXPECT_EQ(check([](Settings& s) {
+              s.strategy = StrategyKind::allreduce, s.exchange = "tree",
+              s.mix.codec.kind = CodecSettings::Kind::half;
+            }),
+            "exchange = tree has no effect here: it goes with strategy allreduce with codec raw; "
+            "leave it at auto");
 }
 
 using Changes = std::vector<std::pair<std::string, std::string>>;
@@ -342,6 +394,8 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
   const std::string async = mix + "schedule = 'async'\n";
   const Changes all = {
       {"passes = 2", mix},
+      {"passes_mean = 'group'", mix},
+      {"passes_mean = 'repeat'", "strategy = 'pairwise'"},
       {"period = 2", "strategy = 'local'"},
       {"exchange = 'tree'", "strategy = 'allreduce'"},
       {"micro_batches = 8", "pipeline = 2"},
@@ -661,6 +715,13 @@ TEST(CheckSettings, TakesMixingsThatGoTogether) {
         s.mix.graph.kind = GraphSettings::Kind::static_exponential, s.mix.step = 0.1;
       },
       [](Settings& s) {
+        s.mix.rule = MixingSettings::Rule::outer, s.mix.graph.kind = GraphSettings::Kind::mesh,
+        s.mix.codec.kind = CodecSettings::Kind::sign, s.schedule.overlap = true;
+      },
+      [](Settings& s) {
+        s.strategy = StrategyKind::allreduce, s.mix.codec.kind = CodecSettings::Kind::quantized;
+      },
+      [](Settings& s) {
         s.strategy = StrategyKind::pairwise, s.schedule.probability = 0.5,
         s.mix.codec.kind = CodecSettings::Kind::half;
       },
@@ -699,14 +760,11 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
     }
   }
   const std::string overlap =
-      "overlap goes with rounds of mean or push-sum; leave it out, or use schedule sync and mixing "
+      "overlap goes with rounds of mean, push-sum or outer; leave it out, or use schedule sync and "
+      "mixing "
       "mean";
   EXPECT_EQ(check_mixing([](Settings& s) {
               s.schedule.overlap = true, s.schedule.kind = ScheduleSettings::Kind::async;
-            }),
-            overlap);
-  EXPECT_EQ(check_mixing([](Settings& s) {
-              s.schedule.overlap = true, s.mix.rule = MixingSettings::Rule::outer;
             }),
             overlap);
   EXPECT_EQ(check_mixing([](Settings& s) {
@@ -715,7 +773,8 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
             }),
             overlap);
   const std::string coded =
-      "codec = top-k goes with mixing updates, and with mean in schedule sync; leave it out";
+      "codec = top-k goes with mixing updates and outer, and with mean in schedule sync; leave it "
+      "out";
   EXPECT_EQ(check_mixing([](Settings& s) {
               s.mix.codec.kind = CodecSettings::Kind::top_k,
               s.mix.rule = MixingSettings::Rule::elastic,
@@ -732,6 +791,11 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
               s.mix.rule = MixingSettings::Rule::push_sum;
             }),
             coded);
+  EXPECT_EQ(check_mixing([](Settings& s) {
+              s.mix.codec.kind = CodecSettings::Kind::top_k,
+              s.mix.rule = MixingSettings::Rule::outer;
+            }),
+            "coded changes are averaged over all workers; use graph mesh, or codec raw");
   const std::string changing =
       "coded differences need the same neighbours in every round; use graph static-exponential";
   EXPECT_EQ(check_mixing([](Settings& s) {
@@ -805,10 +869,29 @@ TEST(CheckSettings, RefusesMixingsThatDoNotGoTogether) {
               "graph = mesh has no effect here: it goes with strategy mix; leave it at window");
   }
   EXPECT_EQ(check([](Settings& s) {
-              s.strategy = StrategyKind::allreduce, s.mix.codec.kind = CodecSettings::Kind::half;
+              s.strategy = StrategyKind::ring_leader, s.mix.codec.kind = CodecSettings::Kind::half;
             }),
-            "codec = half has no effect here: it goes with strategies mix, pairwise, exponential "
-            "and local; leave it at raw");
+            "codec = half has no effect here: it goes with strategies allreduce, server, mix, "
+            "pairwise, exponential and local; leave it at raw");
+  const auto check_server = [](auto change) {
+    return check([&](Settings& s) {
+      s.strategy = StrategyKind::server;
+      s.mix.codec.kind = CodecSettings::Kind::sign;
+      change(s);
+    });
+  };
+  EXPECT_EQ(check_server([](Settings&) {}), "no error");
+  EXPECT_EQ(check_server([](Settings& s) { s.mix.codec.kind = CodecSettings::Kind::low_rank; }),
+            "codec = low-rank needs whole matrices, and servers hold blocks of them; use strategy "
+            "allreduce, or another codec");
+  EXPECT_EQ(check_server([](Settings& s) { s.mix.codec.kind = CodecSettings::Kind::threshold; }),
+            "one threshold does not fit both gradients and what they change weights by; set "
+            "codec_adaptive, or use codec top-k");
+  EXPECT_EQ(check_server([](Settings& s) { s.server.factors = true; }),
+            "codec = sign codes gradients, and factors are sent instead; leave out one of them");
+  EXPECT_EQ(check_server([](Settings& s) { s.server.eager = true; }),
+            "codec = sign codes what a worker asks for, and eager weights go unasked; leave out "
+            "one of them");
 }
 
 TEST(CheckSettings, RefusesAGraphFileThatIsMissingOrConnectsNotAll) {
@@ -908,6 +991,24 @@ TEST(Advice, SaysWhenAveragingOverAllSendsLess) {
             "= 3) sends only 1.50 times");
 }
 
+TEST(Advice, KnowsWhatPassesMean) {
+  Settings settings;
+  settings.mix.graph.passes = 3;
+  settings.mix.graph.passes_mean = GraphSettings::Passes::repeat;
+  EXPECT_EQ(advice(settings),
+            "passes = 3 sends 3.00 times the weights a round; averaging over all 4 workers (passes "
+            "= 3, passes_mean = window) sends only 1.50 times");
+  settings.mix.graph.passes_mean = GraphSettings::Passes::group;
+  for (settings.mix.graph.passes = 1; settings.mix.graph.passes < 4; ++settings.mix.graph.passes) {
+    EXPECT_EQ(advice(settings), std::nullopt) << "no group sends more than all together";
+  }
+  settings.workers = settings.mix.graph.passes = 1;
+  for (const char* meaning : {"window", "repeat", "group"}) {
+    settings.mix.graph.passes_mean = named<GraphSettings::Passes>(meaning);
+    EXPECT_EQ(advice(settings), std::nullopt) << "who is alone sends nothing";
+  }
+}
+
 TEST(Advice, IsSilentWhereThereIsNothingToGain) {
   Settings settings;
   EXPECT_EQ(advice(settings), std::nullopt) << "passes 1 of 4";
@@ -959,6 +1060,28 @@ TEST(Settings, ThatMachinesMustHaveAlikeNameWhatIsInAFile) {
   there.optimizer.lr = 0.9;
   EXPECT_NE(agreed_settings(here), agreed_settings(there));
   EXPECT_NE(agreed_settings(here).find("lr = 0.1\n"), std::string::npos) << agreed_settings(here);
+}
+
+TEST(Advice, SaysWhichWayCodesGoWhereAnotherSendsFewer) {
+  using Kind = CodecSettings::Kind;
+  Settings settings;
+  settings.strategy = StrategyKind::allreduce;
+  settings.mix.codec.kind = Kind::threshold;
+  EXPECT_EQ(advice(settings),
+            "codes by a threshold are gathered, 3 a worker in every step; those of other codecs go "
+            "through owners, 1.50 a worker");
+  for (const Kind codec : {Kind::top_k, Kind::quantized, Kind::sign}) {
+    settings.mix.codec.kind = codec;
+    EXPECT_EQ(advice(settings), std::nullopt);
+  }
+  settings.strategy = StrategyKind::local;
+  EXPECT_EQ(advice(settings),
+            "a coded mean over a mesh sends 3 codes a round; strategy mix with mixing outer, "
+            "outer_lr 1 and outer_momentum 0 sends 1.50");
+  settings.workers = 2;
+  EXPECT_EQ(advice(settings), std::nullopt);
+  settings.mix.codec.kind = Kind::top_k;
+  EXPECT_NE(advice(settings)->find("0.05 is safe"), std::string::npos);
 }
 
 }  // namespace

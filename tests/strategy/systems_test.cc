@@ -139,7 +139,9 @@ std::string mixing_exchange_in_words(const Settings& s) {
     case elastic:
       return graph == star ? "ad hoc" : "pairwise gossip";
     case mean:
+      break;
     case outer:
+      if (s.mix.codec.kind != CodecSettings::Kind::raw) return "coded scatter-reduce";
       break;
   }
   return graph == mesh          ? "ring all-reduce"

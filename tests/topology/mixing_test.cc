@@ -170,5 +170,53 @@ TEST(ExponentialDistance, NeverPointsAtOneself) {
   }
 }
 
+TEST(RepeatMatrix, IsThePowerOfOnePass) {
+  for (int size : {1, 2, 3, 5, 8}) {
+    Vector x;
+    Random random{5};
+    for (int i = 0; i < size; ++i) x.push_back(random.uniform());
+    Vector expected = x;
+    for (int passes = 1; passes < 2 * size; ++passes) {
+      expected = times(window_matrix(size, size == 1 ? 0 : 1), expected);
+      const Vector found = times(repeat_matrix(size, passes), x);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        EXPECT_NEAR(found[i], expected[i], 1e-12) << "n=" << size << " passes=" << passes;
+      }
+    }
+  }
+}
+
+TEST(DealtGroups, HoldEverybodyOnceInEveryRoundAndAllButTheLastAreFull) {
+  for (int size = 1; size <= 40; ++size) {
+    for (int members = 2; members <= size + 1; ++members) {
+      for (std::uint64_t round = 0; round < 2 * dealing_rounds(size, members); ++round) {
+        SCOPED_TRACE(testing::Message() << size << " by " << members << " in round " << round);
+        const auto groups = dealt_groups(size, members, round);
+        std::vector<int> all;
+        for (std::size_t i = 0; i < groups.size(); ++i) {
+          all.insert(all.end(), groups[i].begin(), groups[i].end());
+          if (i + 1 < groups.size()) {
+            EXPECT_EQ(groups[i].size(), static_cast<std::size_t>(members));
+          }
+        }
+        std::ranges::sort(all);
+        ASSERT_EQ(all.size(), static_cast<std::size_t>(size));
+        for (int rank = 0; rank < size; ++rank)
+          EXPECT_EQ(all[static_cast<std::size_t>(rank)], rank);
+      }
+    }
+  }
+}
+
+TEST(DealtGroups, AreThoseOfADealtDeck) {
+  using Groups = std::vector<std::vector<int>>;
+  EXPECT_EQ(dealt_groups(6, 2, 0), (Groups{{0, 1}, {2, 3}, {4, 5}}));
+  EXPECT_EQ(dealt_groups(6, 2, 1), (Groups{{0, 2}, {4, 1}, {3, 5}}));
+  EXPECT_EQ(dealt_groups(6, 2, 2), (Groups{{0, 4}, {3, 2}, {1, 5}}));
+  EXPECT_EQ(dealt_groups(6, 2, 3), dealt_groups(6, 2, 0));
+  EXPECT_EQ(dealt_groups(5, 3, 0), (Groups{{0, 1, 2}, {3, 4}}));
+  EXPECT_EQ(dealt_groups(5, 3, 1), (Groups{{0, 3, 1}, {4, 2}}));
+}
+
 }  // namespace
 }  // namespace starling

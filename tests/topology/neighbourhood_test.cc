@@ -45,6 +45,15 @@ TEST(Neighbourhood, IsAWorkersPartOfEveryGraph) {
   }
 }
 
+TEST(Neighbourhood, IsAWorkersPartOfGroups) {
+  for (int size : {1, 2, 3, 4, 5, 8, 13}) {
+    for (int passes = 1; passes <= size; ++passes) {
+      expect_as_in_the_whole(
+          {.size = size, .passes = passes, .passes_mean = GraphSettings::Passes::group});
+    }
+  }
+}
+
 TEST(Neighbourhood, IsAWorkersPartOfAMergeOfThree) {
   for (int size : {1, 2, 3, 4, 5, 8, 13}) {
     expect_as_in_the_whole(
