@@ -105,7 +105,6 @@ class PyWork {
   std::shared_ptr<SharedSession::Work> work_;
 };
 
-
 class PyGroup {
  public:
   PyGroup(SharedCore core, std::vector<int> ranks, std::uint32_t number)
@@ -148,9 +147,7 @@ class PyGroup {
   static constexpr std::uint32_t kAtOnce = 1 << 16;  // exchanges of a group
 
   // All members begin their exchanges in the same order, so that the same ones meet.
-  Channel next_channel(const char* what) {
-    return {begun_++ % kAtOnce, Purpose::gradients, what};
-  }
+  Channel next_channel(const char* what) { return {begun_++ % kAtOnce, Purpose::gradients, what}; }
 
   SharedCore core_;
   std::vector<int> ranks_;
@@ -174,7 +171,6 @@ std::vector<Range> pieces_of(const std::vector<std::size_t>& lengths) {
   }
   return pieces;
 }
-
 
 Task<> all_gather_of(Group group, Channel channel, Vector all, std::vector<Range> pieces) {
   co_await all_gather(group, channel, all, pieces);
