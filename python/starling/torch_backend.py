@@ -78,7 +78,7 @@ class _Staged:
 
     def __init__(self, tensor: torch.Tensor, returns: bool):
         if tensor.is_sparse:
-            raise ValueError("this collective takes dense tensors; densify it, or use all_reduce")
+            raise ValueError("starling exchanges dense tensors only: call to_dense() before")
         dense = tensor.detach()
         if dense.is_complex():
             dense = torch.view_as_real(dense.resolve_conj().contiguous())
@@ -216,9 +216,9 @@ class StarlingGroup(dist.ProcessGroup):
         self._timeout = timeout.total_seconds()
         self._session, ranks, self._number = _meet(store, rank, size, timeout)
         self._group = self._session.group(ranks, self._number)
+        weakref.finalize(self, self._session.release, self._number)
         self._under_way: list[_Work] = []
         self._sequence = 0
-        _groups.add(self)
 
     # What torch asks of every group.
     def getBackendName(self) -> str:
@@ -231,9 +231,6 @@ class StarlingGroup(dist.ProcessGroup):
 
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
-
-    def close(self) -> None:
-        self._session.release(self._number)
 
     def _begun(self, core_work, staged: Sequence[_Staged], result, source: int = -1) -> _Work:
         self._sequence += 1
@@ -250,8 +247,6 @@ class StarlingGroup(dist.ProcessGroup):
     # Reductions.
     def allreduce(self, tensors, opts=None) -> _Work:
         tensors, op = _tensors_and_op(tensors, opts)
-        if any(tensor.is_sparse for tensor in tensors):
-            return self._sparse_allreduce(tensors, op, opts)
         seconds = self._seconds_of(opts)
         staged = [_Staged(tensor, returns=True) for tensor in tensors]
         works = [self._group.all_reduce(_memory(each.flat), op, seconds) for each in staged]
@@ -491,9 +486,6 @@ def _tensors_and_op(tensors, opts):
         tensors = [tensors]
     op = getattr(opts, "reduceOp", opts if opts is not None else dist.ReduceOp.SUM)
     return list(tensors), _op_name(op)
-
-
-_groups: "weakref.WeakSet[StarlingGroup]" = weakref.WeakSet()
 
 
 def _meet(store, rank: int, size: int, timeout: timedelta):

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "runtime/race.h"
 
 namespace starling {
@@ -68,6 +69,7 @@ Task<> SharedSession::watched(Work& work, Task<> task) {
 void SharedSession::then(Work& work, std::function<void()> on_end) {
   {
     const Lock lock(mutex_);
+    STARLING_CHECK(!work.on_end_, "somebody else is told already when this work ends");
     if (!work.done()) {
       work.on_end_ = std::move(on_end);
       return;
@@ -87,21 +89,19 @@ void SharedSession::drive(Lock& lock, const Enough& enough) {
 
 bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   if (work.done()) return true;
-  const auto deadline = std::chrono::steady_clock::now() + timeout.value_or(Time::zero());
-  const auto late = [&] { return timeout && std::chrono::steady_clock::now() >= deadline; };
+  const Loop& clock = session_.loop();
+  const Time deadline = timeout ? clock.now() + *timeout : Time::max();
+  const auto late = [&] { return timeout && clock.now() >= deadline; };
   Lock lock(mutex_);
   ++waiting_;
   while (!work.done() && !late()) {
     if (!driven_) {
       // A timer wakes the loop, or nothing would.
       std::optional<Running> alarm;
-      if (timeout)
-        alarm.emplace(
-            sleep_until(session_.loop(),
-                        session_.loop().now() + (deadline - std::chrono::steady_clock::now())));
+      if (timeout) alarm.emplace(sleep_until(session_.loop(), deadline));
       drive(lock, [&] { return work.done() || late(); });
     } else if (timeout) {
-      changed_.wait_until(lock, deadline);
+      changed_.wait_for(lock, deadline - clock.now());
     } else {
       changed_.wait(lock);
     }
