@@ -1,109 +1,15 @@
-// starling._core: sessions, groups and exchanges for Python. It knows no framework: memory comes as
-// (address, elements, element type), so that one build serves numpy and every version of torch.
-//
-// Every exchange returns Work, which is under way from then on. Python's lock is let go of wherever
-// something could wait or copy.
-#include <pybind11/functional.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
-#include <chrono>
-#include <memory>
+// Groups and their exchanges. Every exchange returns Work, which is under way from then on.
 #include <optional>
 #include <vector>
 
-#include "base/version.h"
+#include "bindings.h"
 #include "exchange/allreduce.h"
 #include "exchange/collectives.h"
-#include "job/shared_session.h"
-
-namespace py = pybind11;
+#include "work.h"
 
 namespace starling {
 
 namespace {
-
-using Seconds = std::chrono::duration<double>;
-
-Time time_of(double seconds) { return std::chrono::duration_cast<Time>(Seconds(seconds)); }
-
-// Memory of somebody else's, who keeps it until the work is done.
-struct Memory {
-  std::uintptr_t address;
-  std::size_t elements;
-  int element;
-
-  Vector vector() const {
-    if (element < 0 || element >= static_cast<int>(kElementTypes.size())) {
-      throw Error(fmt::format("there is no element type {}", element));
-    }
-    return {static_cast<Element>(element), reinterpret_cast<std::byte*>(address), elements};
-  }
-};
-
-// A session that Python holds, and what is left of it when it is closed: nothing.
-class Core {
- public:
-  explicit Core(const Job& job)
-      : session_(std::make_unique<SharedSession>(job)), timeout_(job.timeout) {}
-
-  SharedSession& session() {
-    if (!session_) throw Error("the session is closed");
-    return *session_;
-  }
-  void close() { session_.reset(); }
-  // In a forked child, which has none of its threads and must not speak for its parent.
-  void abandon() { static_cast<void>(session_.release()); }
-  Time timeout() const { return timeout_; }
-
- private:
-  std::unique_ptr<SharedSession> session_;
-  Time timeout_;
-};
-using SharedCore = std::shared_ptr<Core>;
-
-// Work and what it needs until it is done.
-class PyWork {
- public:
-  PyWork(SharedCore core, std::shared_ptr<SharedSession::Work> work)
-      : core_(std::move(core)), work_(std::move(work)) {}
-
-  bool done() const { return work_->done(); }
-  // False if it is not done by then. Throws what it failed with.
-  bool wait(std::optional<double> seconds) {
-    bool done = work_->done();
-    if (!done) {
-      const py::gil_scoped_release others_may_run;
-      std::optional<Time> timeout;
-      if (seconds) timeout = time_of(*seconds);
-      done = core_->session().wait(*work_, timeout);
-    }
-    if (done && work_->error()) std::rethrow_exception(work_->error());
-    return done;
-  }
-  // Calls that once it is done, in whichever thread drives then.
-  void then(py::function on_end) {
-    // Python's lock must be held where the function is let go of, too.
-    auto held = std::shared_ptr<py::function>(new py::function(std::move(on_end)),
-                                              [](const py::function* function) {
-                                                const py::gil_scoped_acquire hold;
-                                                delete function;
-                                              });
-    const py::gil_scoped_release others_may_run;
-    core_->session().then(*work_, [held] {
-      const py::gil_scoped_acquire hold;
-      try {
-        (*held)();
-      } catch (py::error_already_set& error) {
-        error.discard_as_unraisable("the end of an exchange");
-      }
-    });
-  }
-
- private:
-  SharedCore core_;
-  std::shared_ptr<SharedSession::Work> work_;
-};
 
 class PyGroup {
  public:
@@ -333,52 +239,11 @@ void add_exchanges(py::class_<PyGroup>& group) {
 
 }  // namespace
 
-PYBIND11_MODULE(_core, module) {
-  module.doc() = "Sessions, groups and exchanges of Starling.";
-  const auto error = py::register_exception<Error>(module, "Error", PyExc_RuntimeError);
-  py::register_exception<DeadlineExceeded>(module, "Timeout", error);
-  py::register_exception<PeerLost>(module, "PeerLost", error);
-
-  py::class_<Memory>(module, "Memory")
-      .def(py::init<std::uintptr_t, std::size_t, int>(), py::arg("address"), py::arg("elements"),
-           py::arg("element"));
-  py::list elements;
-  for (const ElementInfo& each : kElementTypes) elements.append(std::string(each.name));
-  module.attr("ELEMENTS") = elements;
-
+void add_groups(py::module_& module) {
   py::class_<PyWork>(module, "Work")
       .def("done", &PyWork::done)
       .def("wait", &PyWork::wait, py::arg("timeout") = py::none())
       .def("then", &PyWork::then);
-
-  py::class_<Core, SharedCore>(module, "Core")
-      .def(py::init([](int rank, int size, const std::string& rendezvous, const std::string& secret,
-                       int timeout, int listen_fd) {
-             Job job;
-             job.rank = rank;
-             job.size = size;
-             job.rendezvous = rendezvous;
-             job.secret = secret;
-             job.timeout = std::chrono::seconds(timeout);
-             job.listen_fd = listen_fd;
-             const py::gil_scoped_release others_may_run;
-             return std::make_shared<Core>(job);
-           }),
-           py::arg("rank"), py::arg("size"), py::arg("rendezvous"), py::arg("secret"),
-           py::arg("timeout") = 60, py::arg("listen_fd") = -1)
-      .def_static("from_environment",
-                  [] {
-                    const Job job = job_from_environment();
-                    const py::gil_scoped_release others_may_run;
-                    return std::make_shared<Core>(job);
-                  })
-      .def_property_readonly("rank", [](Core& core) { return core.session().comm().rank(); })
-      .def_property_readonly("size", [](Core& core) { return core.session().comm().size(); })
-      .def("abandon", &Core::abandon)
-      .def("close", [](Core& core) {
-        const py::gil_scoped_release others_may_run;
-        core.close();
-      });
 
   py::class_<PyGroup> group(module, "Group");
   group

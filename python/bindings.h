@@ -1,0 +1,62 @@
+// What the files of the core module share. It knows no framework: memory comes as (address, elements,
+// element type), so that one build serves numpy and every version of torch. Python's lock is let go of
+// wherever something could wait or copy.
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <memory>
+
+#include "base/vector.h"
+#include "job/shared_session.h"
+
+namespace starling {
+
+namespace py = pybind11;
+
+inline Time time_of(double seconds) {
+  return std::chrono::duration_cast<Time>(std::chrono::duration<double>(seconds));
+}
+
+// Memory of somebody else's, who keeps it until the work is done.
+struct Memory {
+  std::uintptr_t address;
+  std::size_t elements;
+  int element;
+
+  Vector vector() const {
+    if (element < 0 || element >= static_cast<int>(kElementTypes.size())) {
+      throw Error(fmt::format("there is no element type {}", element));
+    }
+    return {static_cast<Element>(element), reinterpret_cast<std::byte*>(address), elements};
+  }
+};
+
+// A session that Python holds, and what is left of it when it is closed: nothing.
+class Core {
+ public:
+  explicit Core(const Job& job)
+      : session_(std::make_unique<SharedSession>(job)), timeout_(job.timeout) {}
+
+  SharedSession& session() {
+    if (!session_) throw Error("the session is closed");
+    return *session_;
+  }
+  void close() { session_.reset(); }
+  // In a forked child, which has none of its threads and must not speak for its parent.
+  void abandon() { static_cast<void>(session_.release()); }
+  Time timeout() const { return timeout_; }
+
+ private:
+  std::unique_ptr<SharedSession> session_;
+  Time timeout_;
+};
+using SharedCore = std::shared_ptr<Core>;
+
+// One function a file adds to the module what the file is about.
+void add_session(py::module_& module);
+void add_groups(py::module_& module);
+
+}  // namespace starling

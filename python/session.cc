@@ -1,0 +1,48 @@
+// Joining a job, and what goes wrong in one.
+#include "bindings.h"
+
+namespace starling {
+
+void add_session(py::module_& module) {
+  const auto error = py::register_exception<Error>(module, "Error", PyExc_RuntimeError);
+  py::register_exception<DeadlineExceeded>(module, "Timeout", error);
+  py::register_exception<PeerLost>(module, "PeerLost", error);
+
+  py::class_<Memory>(module, "Memory")
+      .def(py::init<std::uintptr_t, std::size_t, int>(), py::arg("address"), py::arg("elements"),
+           py::arg("element"));
+  py::list elements;
+  for (const ElementInfo& each : kElementTypes) elements.append(std::string(each.name));
+  module.attr("ELEMENTS") = elements;
+
+  py::class_<Core, SharedCore>(module, "Core")
+      .def(py::init([](int rank, int size, const std::string& rendezvous, const std::string& secret,
+                       int timeout, int listen_fd) {
+             Job job;
+             job.rank = rank;
+             job.size = size;
+             job.rendezvous = rendezvous;
+             job.secret = secret;
+             job.timeout = std::chrono::seconds(timeout);
+             job.listen_fd = listen_fd;
+             const py::gil_scoped_release others_may_run;
+             return std::make_shared<Core>(job);
+           }),
+           py::arg("rank"), py::arg("size"), py::arg("rendezvous"), py::arg("secret"),
+           py::arg("timeout") = 60, py::arg("listen_fd") = -1)
+      .def_static("from_environment",
+                  [] {
+                    const Job job = job_from_environment();
+                    const py::gil_scoped_release others_may_run;
+                    return std::make_shared<Core>(job);
+                  })
+      .def_property_readonly("rank", [](Core& core) { return core.session().comm().rank(); })
+      .def_property_readonly("size", [](Core& core) { return core.session().comm().size(); })
+      .def("abandon", &Core::abandon)
+      .def("close", [](Core& core) {
+        const py::gil_scoped_release others_may_run;
+        core.close();
+      });
+}
+
+}  // namespace starling

@@ -1,0 +1,55 @@
+// Work as Python sees it.
+#pragma once
+
+#include <pybind11/functional.h>
+
+#include <optional>
+
+#include "bindings.h"
+
+namespace starling {
+
+// Work and what it needs until it is done.
+class PyWork {
+ public:
+  PyWork(SharedCore core, std::shared_ptr<SharedSession::Work> work)
+      : core_(std::move(core)), work_(std::move(work)) {}
+
+  bool done() const { return work_->done(); }
+  // False if it is not done by then. Throws what it failed with.
+  bool wait(std::optional<double> seconds) {
+    bool done = work_->done();
+    if (!done) {
+      const py::gil_scoped_release others_may_run;
+      std::optional<Time> timeout;
+      if (seconds) timeout = time_of(*seconds);
+      done = core_->session().wait(*work_, timeout);
+    }
+    if (done && work_->error()) std::rethrow_exception(work_->error());
+    return done;
+  }
+  // Calls that once it is done, in whichever thread drives then.
+  void then(py::function on_end) {
+    // Python's lock must be held where the function is let go of, too.
+    auto held = std::shared_ptr<py::function>(new py::function(std::move(on_end)),
+                                              [](const py::function* function) {
+                                                const py::gil_scoped_acquire hold;
+                                                delete function;
+                                              });
+    const py::gil_scoped_release others_may_run;
+    core_->session().then(*work_, [held] {
+      const py::gil_scoped_acquire hold;
+      try {
+        (*held)();
+      } catch (py::error_already_set& error) {
+        error.discard_as_unraisable("the end of an exchange");
+      }
+    });
+  }
+
+ private:
+  SharedCore core_;
+  std::shared_ptr<SharedSession::Work> work_;
+};
+
+}  // namespace starling
