@@ -58,5 +58,6 @@ using SharedCore = std::shared_ptr<Core>;
 // One function a file adds to the module what the file is about.
 void add_session(py::module_& module);
 void add_groups(py::module_& module);
+void add_named_exchanges(py::module_& module);
 
 }  // namespace starling

@@ -8,7 +8,7 @@ namespace starling {
 Task<> doubling_allreduce(Group group, Channel channel, Vector values, Reduction reduction) {
   channel = channel.in("a doubling all-reduce");
   const Combine add = combiner(values.type(), reduction);
-  const Fold fold(group);
+  const RankFold fold(group);
 
   co_await fold.give(group, channel, values, add);
   if (!fold.folded_in()) {

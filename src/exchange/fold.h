@@ -7,9 +7,9 @@
 
 namespace starling {
 
-class Fold {
+class RankFold {
  public:
-  explicit Fold(Group group);
+  explicit RankFold(Group group);
 
   bool folded_in() const { return folded_in_; }  // this rank only waits for the result
   int active() const { return active_; }         // how many ranks take part, a power of two

@@ -11,7 +11,7 @@ Task<> halving_doubling_allreduce(Group group, Channel channel, Vector values,
                                   Reduction reduction) {
   channel = channel.in("a halving-doubling all-reduce");
   const Combine add = combiner(values.type(), reduction);
-  const Fold fold(group);
+  const RankFold fold(group);
   const int active = fold.active();
 
   // The parts [first, first + count) as one vector.

@@ -298,7 +298,67 @@ void divide_integers(Vector values, int count) {
           [count](T value) { return static_cast<T>(static_cast<std::int64_t>(value) / count); });
 }
 
+// Calls action(T()) where the values are integers of type T; false where they are none.
+template <class Action>
+bool if_integers(Element type, const Action& action) {
+  switch (type) {
+    case Element::u8:
+      action(std::uint8_t());
+      return true;
+    case Element::i8:
+      action(std::int8_t());
+      return true;
+    case Element::i16:
+      action(std::int16_t());
+      return true;
+    case Element::i32:
+      action(std::int32_t());
+      return true;
+    case Element::i64:
+      action(std::int64_t());
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
+
+void multiply(Vector values, double factor) {
+  if (factor == 1) return;
+  const auto short_factor = static_cast<float>(factor);
+  const auto scale_integers = [&](auto zero) {
+    using T = decltype(zero);
+    each<T>(values, [factor](T value) {
+      return static_cast<T>(static_cast<std::int64_t>(static_cast<double>(value) * factor));
+    });
+  };
+  if (if_integers(values.type(), scale_integers)) return;
+  switch (values.type()) {
+    case Element::f32:
+      return HWY_DYNAMIC_DISPATCH(ScaleFloats32)(values.data(), short_factor, values.size());
+    case Element::f16:
+      return HWY_DYNAMIC_DISPATCH(ScaleHalves)(values.data(), short_factor, values.size());
+    case Element::bf16:
+      return HWY_DYNAMIC_DISPATCH(ScaleBfloats)(values.data(), short_factor, values.size());
+    case Element::f64:
+      return each<double>(values, [factor](double value) { return value * factor; });
+    default:
+      throw Error(fmt::format("{} cannot be multiplied by {}", info(values.type()).name, factor));
+  }
+}
+
+void divide_down(Vector values, int count) {
+  const bool integers = if_integers(values.type(), [&](auto zero) {
+    using T = decltype(zero);
+    each<T>(values, [count](T value) {
+      const auto wide = static_cast<std::int64_t>(value);
+      const std::int64_t quotient = wide / count;
+      return static_cast<T>(wide < 0 && quotient * count != wide ? quotient - 1 : quotient);
+    });
+  });
+  STARLING_CHECK(integers, "{} are no integers", info(values.type()).name);
+}
 
 void conclude(Vector values, Reduction reduction, int count) {
   if (reduction != Reduction::mean || count == 1) return;

@@ -202,5 +202,31 @@ TEST(Reductions, ThatCannotBeComparedKeepTheFirst) {
   EXPECT_FALSE(std::signbit(a[2]));
 }
 
+TEST(Multiply, LosesWhatIsBehindThePointOfIntegers) {
+  std::vector<std::int32_t> integers = {-7, 7, 100};
+  multiply(integers, 0.5);
+  EXPECT_EQ(integers, (std::vector<std::int32_t>{-3, 3, 50}));
+  std::vector<float> floats = {-7, 7};
+  multiply(floats, 0.5);
+  EXPECT_EQ(floats, (std::vector<float>{-3.5, 3.5}));
+  std::vector<double> doubles = {1e300};
+  multiply(doubles, 1e-300);
+  EXPECT_DOUBLE_EQ(doubles[0], 1);
+  std::vector<Half> halves = {to_half(3)};
+  multiply(halves, 0.5);
+  EXPECT_EQ(from_half(halves[0]), 1.5f);
+  bool flag = true;
+  EXPECT_THROW(multiply(std::span(&flag, 1), 2), Error);
+}
+
+TEST(DivideDown, RoundsDownAlsoBelowZero) {
+  std::vector<std::int64_t> values = {-99 * 3, -100 * 3, 99 * 3, 0};
+  divide_down(values, 4);
+  EXPECT_EQ(values, (std::vector<std::int64_t>{-75, -75, 74, 0}));
+  std::vector<std::uint8_t> bytes = {255};
+  divide_down(bytes, 2);
+  EXPECT_EQ(bytes[0], 127);
+}
+
 }  // namespace
 }  // namespace starling
