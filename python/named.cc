@@ -52,9 +52,11 @@ class PyExchange {
     check(request_);
   }
 
+  std::string_view act() const { return kActNames[static_cast<std::size_t>(request_.act)]; }
+  const std::string& name() const { return request_.name; }
   // In flight there is one of a kind and name.
   std::string key() const {
-    return fmt::format("{}.{}", kActNames[static_cast<std::size_t>(request_.act)], request_.name);
+    return fmt::format("{}.{}", act(), name());
   }
   SharedExchange made(Loop& loop, int place, int size) {
     std::vector<NamedExchange::Place> places;
@@ -76,6 +78,14 @@ class PyExchange {
 
   // Once it is done.
   std::vector<std::uint64_t> rows() const { return exchange_->rows; }
+  // In seconds: when it was asked for, had begun, and was over.
+  std::vector<double> times() const {
+    std::vector<double> seconds;
+    for (const Time time : {exchange_->asked, exchange_->begun, exchange_->over}) {
+      seconds.push_back(std::chrono::duration<double>(time).count());
+    }
+    return seconds;
+  }
   std::vector<PyGathered> take_gathered() {
     std::vector<PyGathered> all;
     for (Gathered& each : exchange_->gathered) all.push_back({std::move(each)});
@@ -210,7 +220,10 @@ void add_named_exchanges(py::module_& module) {
            py::arg("act"), py::arg("name"), py::arg("tensors"), py::arg("blend") = "sum",
            py::arg("root") = 0, py::arg("before") = 1.0, py::arg("after") = 1.0,
            py::arg("splits") = std::vector<std::uint64_t>())
+      .def_property_readonly("act", &PyExchange::act)
+      .def_property_readonly("name", &PyExchange::name)
       .def_property_readonly("rows", &PyExchange::rows)
+      .def_property_readonly("times", &PyExchange::times)
       .def("take_gathered", &PyExchange::take_gathered);
   py::class_<PyNamedExchanges>(module, "NamedExchanges")
       .def(py::init<SharedCore, const std::vector<int>&, std::uint32_t, std::size_t>(),

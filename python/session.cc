@@ -38,6 +38,8 @@ void add_session(py::module_& module) {
                   })
       .def_property_readonly("rank", [](Core& core) { return core.session().comm().rank(); })
       .def_property_readonly("size", [](Core& core) { return core.session().comm().size(); })
+      // From now on its end is a failure to the others, and not a goodbye.
+      .def("owe_a_finish", [](Core& core) { core.session().session().comm().owe_a_finish(true); })
       .def("abandon", &Core::abandon)
       .def("close", [](Core& core) {
         const py::gil_scoped_release others_may_run;

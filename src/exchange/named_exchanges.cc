@@ -117,6 +117,7 @@ NamedExchanges::~NamedExchanges() {
 void NamedExchanges::end(NamedExchange& exchange, std::exception_ptr error) {
   if (exchange.ended) return;
   exchange.ended = true;
+  exchange.over = group_.loop().now();
   exchange.error = std::move(error);
   exchange.bell.ring();
 }
@@ -136,6 +137,7 @@ Task<> NamedExchanges::all_ended(std::vector<SharedExchange> exchanges) {
 }
 
 void NamedExchanges::ask(const std::vector<SharedExchange>& exchanges) {
+  for (const SharedExchange& exchange : exchanges) exchange->asked = group_.loop().now();
   if (broken_) {
     for (const SharedExchange& exchange : exchanges) end(*exchange, broken_);
     return;
@@ -383,6 +385,7 @@ void NamedExchanges::obey(const Order& order) {
     if (found == asked_.end()) continue;  // given up
     exchanges.push_back(std::move(found->second));
     asked_.erase(found);
+    exchanges.back()->begun = group_.loop().now();
   }
   if (exchanges.empty()) return;
   if (!order.error.empty()) {

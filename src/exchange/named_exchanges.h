@@ -52,6 +52,7 @@ struct NamedExchange {
   // allgather: place by place the rows of each tensor. alltoall: the rows that came from each place.
   // join: the place that came last.
   std::vector<std::uint64_t> rows;
+  Time asked{0}, begun{0}, over{0};
   bool ended = false;
   std::exception_ptr error;
   Bell bell;

@@ -209,6 +209,7 @@ class Launcher {
           fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
           fmt::format("{}={}", kSettingsVariable, plan_.settings),
       };
+      if (!serves) add_for_horovod(environment, rank, all_workers);
       // Workers that each start a thread a core stand in each other's way.
       if (std::getenv("OMP_NUM_THREADS") == nullptr) {
         const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -248,6 +249,25 @@ class Launcher {
       read_events(worker);
       relay(worker, *worker.out);
       relay(worker, *worker.err);
+    }
+  }
+
+  // What programs written for Horovod look at.
+  void add_for_horovod(std::vector<std::string>& environment, int rank, int all_workers) const {
+    const std::pair<const char*, int> numbers[] = {
+        {"RANK", rank},
+        {"SIZE", all_workers},
+        {"LOCAL_RANK", rank % plan_.workers},
+        {"LOCAL_SIZE", plan_.workers},
+        {"CROSS_RANK", plan_.machine},
+        {"CROSS_SIZE", plan_.machines},
+    };
+    for (const auto& [name, number] : numbers) {
+      environment.push_back(fmt::format("HOROVOD_{}={}", name, number));
+    }
+    char host[256] = "";
+    if (::gethostname(host, sizeof(host) - 1) == 0) {
+      environment.push_back(fmt::format("HOROVOD_HOSTNAME={}", host));
     }
   }
 

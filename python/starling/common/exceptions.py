@@ -1,0 +1,18 @@
+"""Errors by Horovod's names."""
+
+from __future__ import annotations
+
+
+class HorovodInternalError(RuntimeError):
+    """A collective failed: ranks differ in what they asked for, or one of them is gone."""
+
+    # Whether a rank has died, so that the job cannot meet again as it was.
+    rank_is_lost = False
+
+
+class HostsUpdatedInterrupt(Exception):
+    """Workers have come or gone, and the job is to meet anew."""
+
+    def __init__(self, skip_sync: bool = False):
+        super().__init__()
+        self.skip_sync = skip_sync

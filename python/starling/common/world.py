@@ -1,0 +1,389 @@
+"""The job of this process as Horovod's programs see it: who is in it, and its process sets."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import json
+import os
+import pickle
+import secrets
+import socket
+import sys
+import tempfile
+from typing import Iterable, Optional, Sequence, Union
+
+from .. import _core, _session
+from .exceptions import HorovodInternalError
+
+_FIRST_NUMBER = 2048  # of our groups: below are those of torch.distributed's
+_FUSED_BYTES = 8 << 20
+
+
+class ProcessSet:
+    """Some ranks that exchange among themselves.
+
+    Give it to init(process_sets=[...]) or add_process_set(), and then to any operation.
+    """
+
+    process_set_id: Optional[int] = None
+    ranks: Optional[list[int]] = None
+    mpi_comm = None
+
+    def __init__(self, ranks: Iterable[int]):
+        if isinstance(ranks, (str, bytes)) or not hasattr(ranks, "__iter__"):
+            raise ValueError(f"a process set is a list of ranks, not {ranks!r}")
+        ranks = sorted(ranks)
+        if any(not isinstance(rank, int) for rank in ranks):
+            raise ValueError(f"a process set is a list of ranks, not {ranks!r}")
+        self.ranks = ranks
+
+    def _invalidate(self) -> None:
+        self.process_set_id = None
+        self.ranks = None
+
+    def size(self) -> Optional[int]:
+        """How many there are; None while the set is not known to all."""
+        return None if self.process_set_id is None else len(self.ranks)
+
+    def rank(self) -> Optional[int]:
+        """Our place in it; None if we have none."""
+        return self.ranks.index(world().rank) if self.included() else None
+
+    def included(self) -> Optional[bool]:
+        """Whether this rank is in it."""
+        return None if self.process_set_id is None else world().rank in self.ranks
+
+    def __str__(self) -> str:
+        return (
+            f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, "
+            f"mpi_comm={self.mpi_comm})"
+        )
+
+
+global_process_set = ProcessSet([])
+global_process_set.process_set_id = 0
+
+
+class Meeting:
+    """The exchanges of a process set, and names for those that have none."""
+
+    def __init__(self, core: _core.Core, ranks: Sequence[int], set_id: int):
+        fused = int(os.environ.get("HOROVOD_FUSION_THRESHOLD") or _FUSED_BYTES)
+        number = _FIRST_NUMBER + set_id % (4096 - _FIRST_NUMBER)
+        self.exchanges = _core.NamedExchanges(core, list(ranks), number, fused)
+        self._unnamed: dict[str, int] = {}
+
+    def name(self, act: str, name: Optional[str]) -> str:
+        if name is not None:
+            return name
+        count = self._unnamed[act] = self._unnamed.get(act, 0) + 1
+        return f"noname.{count}"
+
+    def count_anew(self) -> None:
+        """When all have joined, whatever each had asked for before."""
+        self._unnamed.clear()
+
+
+class World:
+    """A job joined."""
+
+    def __init__(self, core: _core.Core):
+        self.core = core
+        self.rank: int = core.rank
+        self.size: int = core.size
+        self.local_rank = self.cross_rank = 0
+        self.local_size = self.cross_size = 1
+        self.homogeneous = True
+        self.sets: dict[int, ProcessSet] = {}
+        self.meetings: dict[int, Meeting] = {}
+        self.next_set = 1
+        self.dynamic_sets = False
+
+    def meeting(self, process_set: ProcessSet) -> Meeting:
+        meeting = self.meetings.get(process_set.process_set_id)
+        if meeting is None:
+            raise ValueError(f"{process_set} is not registered: see init() and add_process_set()")
+        return meeting
+
+    def open_set(self, process_set: ProcessSet) -> None:
+        ranks = process_set.ranks
+        if not ranks or ranks[0] < 0 or ranks[-1] >= self.size or len(set(ranks)) < len(ranks):
+            raise ValueError(f"{ranks} are no process set of {self.size} ranks")
+        if any(each.ranks == ranks for each in self.sets.values()):
+            raise ValueError(f"there is a process set of the ranks {ranks} already")
+        process_set.process_set_id = self.next_set
+        self.next_set += 1
+        self.sets[process_set.process_set_id] = process_set
+        self.meetings[process_set.process_set_id] = Meeting(
+            self.core, ranks, process_set.process_set_id
+        )
+
+    def gather(self, thing) -> list:
+        """Everybody's, by rank."""
+        data = pickle.dumps(thing)
+        buffer = bytearray(data)
+        address = _address_of(buffer)
+        exchange = _core.NamedExchange(
+            "allgather",
+            self.meetings[0].name("world", None),
+            [_core.Tensor(address, 0, _core.ELEMENTS.index("u8"), [len(buffer)])],
+        )
+        with internal_errors():
+            self.meetings[0].exchanges.run([exchange])
+        (gathered,) = exchange.take_gathered()
+        whole, at, things = bytes(memoryview(gathered)), 0, []
+        for length in exchange.rows:
+            things.append(pickle.loads(whole[at : at + length]))
+            at += length
+        return things
+
+    def close(self) -> None:
+        for meeting in self.meetings.values():
+            meeting.exchanges.close()
+        self.core.close()
+
+    def abandon(self) -> None:
+        for meeting in self.meetings.values():
+            meeting.exchanges.abandon()
+        self.core.abandon()
+
+
+def _address_of(buffer: bytearray) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer else 0
+
+
+class internal_errors:
+    """Turns the core's errors into Horovod's."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if kind is None or not issubclass(kind, _core.Error):
+            return
+        raised = HorovodInternalError(str(error))
+        raised.rank_is_lost = issubclass(kind, _core.PeerLost) and "has left" not in str(error)
+        raise raised from None
+
+
+_world: Optional[World] = None
+_generations = 0
+_next_door: Optional[tuple[str, str, int]] = None  # where the next job meets, its secret, our socket
+
+
+def world() -> World:
+    if _world is None:
+        raise ValueError("Horovod has not been initialized; use hvd.init().")
+    return _world
+
+
+def is_initialized() -> bool:
+    return _world is not None
+
+
+def init(comm=None, process_sets: Union[None, str, Sequence[ProcessSet]] = None) -> None:
+    """Joins the job: of `starling launch`, torchrun or mpirun; alone, if nobody has launched us.
+
+    process_sets: those to know from the start, or "dynamic" to add some later.
+    """
+    global _world
+    if comm is not None and list(comm) and list(comm) != list(range(_size_from_environment())):
+        raise ValueError("init(comm) of some ranks only is not there; use process_sets")
+    if _world is not None:
+        return
+    joined = World(_join())
+    global_process_set.ranks = list(range(joined.size))
+    joined.sets[0] = global_process_set
+    joined.meetings[0] = Meeting(joined.core, global_process_set.ranks, 0)
+    _world = joined
+    _learn_of_others(joined)
+    if isinstance(process_sets, str):
+        if process_sets.lower() != "dynamic":
+            raise ValueError(f'process_sets is a list of them or "dynamic", not {process_sets!r}')
+        os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+        process_sets = None
+    joined.dynamic_sets = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS") == "1"
+    for process_set in process_sets or []:
+        joined.open_set(process_set)
+
+
+def shutdown() -> None:
+    """Leaves the job. init() joins again, once all have left."""
+    global _world
+    leaving, _world = _world, None
+    if leaving is None:
+        return
+    for set_id, process_set in leaving.sets.items():
+        if set_id != 0:
+            process_set.process_set_id = None
+    leaving.close()
+
+
+def _size_from_environment() -> int:
+    for name in ("STARLING_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"):
+        if name in os.environ:
+            return int(os.environ[name])
+    return 1
+
+
+def _timeout_seconds() -> int:
+    return int(os.environ.get("STARLING_TIMEOUT_SECONDS") or 60)
+
+
+def _join() -> _core.Core:
+    """The first job meets where the launcher says, every further one where rank 0 has listened since
+    the one before: so nobody of the next can be mistaken for one of the last."""
+    global _generations, _next_door
+    _generations += 1
+    with internal_errors():
+        if _next_door is not None:
+            place, secret, listen_fd = _next_door
+            rank, size = _last_rank_and_size
+            _next_door = None
+            return _core.Core(rank, size, place, secret, _timeout_seconds(), listen_fd)
+        if "STARLING_SIZE" in os.environ:
+            return _core.Core.from_environment()
+        if "WORLD_SIZE" in os.environ and "RANK" in os.environ:
+            return _join_by_store(None)
+        if "OMPI_COMM_WORLD_SIZE" in os.environ:
+            return _join_by_store(_store_of_mpirun())
+        return _core.Core(0, 1, "", "")
+
+
+_last_rank_and_size = (0, 1)
+_stores: list = []
+
+
+def _store_of_mpirun():
+    import torch.distributed as dist
+
+    size = int(os.environ["OMPI_COMM_WORLD_SIZE"])
+    if os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") != str(size):
+        raise HorovodInternalError(
+            "under mpirun on several machines set MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE"
+        )
+    job = os.environ.get("PMIX_NAMESPACE") or os.environ.get("OMPI_MCA_ess_base_jobid") or "job"
+    name = f"starling-{os.getuid()}-{hashlib.sha256(job.encode()).hexdigest()[:16]}"
+    store = dist.FileStore(os.path.join(tempfile.gettempdir(), name), size)
+    return store, int(os.environ["OMPI_COMM_WORLD_RANK"]), size
+
+
+def _join_by_store(found) -> _core.Core:
+    """Rank 0 listens, and leaves its address in a store of torch's."""
+    if found is None:
+        from torch.distributed.rendezvous import rendezvous
+
+        found = next(iter(rendezvous("env://")))
+    store, rank, size = found
+    listen_fd = -1
+    if rank == 0:
+        address = _session.address_towards(os.environ.get("MASTER_ADDR", "127.0.0.1"))
+        listen_fd, place = _listen_at(address)
+        store.set("starling/hvd", json.dumps([place, secrets.token_hex(16)]))
+    place, secret = json.loads(store.get("starling/hvd"))
+    _stores.append(store)  # rank 0 may be the one who serves it
+    return _core.Core(rank, size, place, secret, _timeout_seconds(), listen_fd)
+
+
+def _listen_at(address: str) -> tuple[int, str]:
+    listen_fd, port = _session.listen(address)
+    return listen_fd, f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _learn_of_others(joined: World) -> None:
+    """Who shares a machine with whom, and where the next job will meet."""
+    global _next_door, _last_rank_and_size
+    listen_fd, place, secret = -1, "", ""
+    if joined.rank == 0 and joined.size > 1:
+        rendezvous = os.environ.get("STARLING_RENDEZVOUS", "")
+        host = rendezvous.rsplit(":", 1)[0].strip("[]") or os.environ.get("MASTER_ADDR", "")
+        listen_fd, place = _listen_at(_session.address_towards(host or "127.0.0.1"))
+        secret = secrets.token_hex(16)
+    machine = socket.gethostname()
+    if "STARLING_LOCAL_SIZE" in os.environ:
+        machine = joined.rank // int(os.environ["STARLING_LOCAL_SIZE"])
+    everybody = joined.gather({"machine": machine, "door": (place, secret)})
+    place, secret = everybody[0]["door"]
+    if joined.size > 1:
+        _next_door = (place, secret, listen_fd)
+    _last_rank_and_size = (joined.rank, joined.size)
+
+    machines = [each["machine"] for each in everybody]
+    ranks_on = {m: [r for r, other in enumerate(machines) if other == m] for m in machines}
+    here = ranks_on[machines[joined.rank]]
+    joined.local_rank, joined.local_size = here.index(joined.rank), len(here)
+    across = [ranks[joined.local_rank] for ranks in ranks_on.values() if len(ranks) > joined.local_rank]
+    joined.cross_rank, joined.cross_size = across.index(joined.rank), len(across)
+    joined.homogeneous = len({len(ranks) for ranks in ranks_on.values()}) == 1
+
+
+def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet:
+    """Makes a process set known to all; all ranks must call this with the same ranks.
+
+    Needs init(process_sets="dynamic") or HOROVOD_DYNAMIC_PROCESS_SETS=1.
+    """
+    here = _dynamic_world("add_process_set")
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    everybody = here.gather(process_set.ranks)
+    for rank, ranks in enumerate(everybody):
+        if ranks != process_set.ranks:
+            raise HorovodInternalError(
+                f"add_process_set: rank {here.rank} adds {process_set.ranks}, rank {rank} {ranks}"
+            )
+    here.open_set(process_set)
+    return process_set
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Forgets a process set; all ranks must call this. False if there is no such set to remove."""
+    here = _dynamic_world("remove_process_set")
+    set_id = process_set.process_set_id
+    everybody = here.gather(set_id)
+    for rank, other in enumerate(everybody):
+        if other != set_id:
+            raise HorovodInternalError(
+                f"remove_process_set: rank {here.rank} removes {set_id}, rank {rank} {other}"
+            )
+    if set_id == 0 or set_id not in here.sets:
+        return False
+    here.meetings.pop(set_id).exchanges.close()
+    here.sets.pop(set_id)._invalidate()
+    process_set._invalidate()
+    return True
+
+
+def _dynamic_world(what: str) -> World:
+    here = world()
+    if not here.dynamic_sets:
+        raise ValueError(
+            f'{what} needs init(process_sets="dynamic") or HOROVOD_DYNAMIC_PROCESS_SETS=1'
+        )
+    return here
+
+
+def process_set_ids_and_ranks() -> dict[int, list[int]]:
+    return {set_id: list(each.ranks) for set_id, each in world().sets.items()}
+
+
+def _leave_at_exit() -> None:
+    # Who ends by an exception says so, and is not taken for one that has done its work.
+    if _world is not None and getattr(sys, "last_value", None) is not None:
+        _world.core.owe_a_finish()
+    shutdown()
+
+
+atexit.register(_leave_at_exit)
+
+
+def _forget_in_child() -> None:
+    # A fork has the parent's sockets, and must neither speak nor say goodbye for it.
+    global _world, _next_door
+    if _world is not None:
+        _world.abandon()
+    _world = _next_door = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
