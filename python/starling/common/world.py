@@ -306,8 +306,7 @@ def _learn_of_others(joined: World) -> None:
         machine = joined.rank // int(os.environ["STARLING_LOCAL_SIZE"])
     everybody = joined.gather({"machine": machine, "door": (place, secret)})
     place, secret = everybody[0]["door"]
-    if joined.size > 1:
-        _next_door = (place, secret, listen_fd)
+    _next_door = (place, secret, listen_fd)
     _last_rank_and_size = (joined.rank, joined.size)
 
     machines = [each["machine"] for each in everybody]

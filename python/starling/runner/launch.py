@@ -1,0 +1,130 @@
+"""starlingrun: horovodrun's arguments, for `starling launch`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Optional, Sequence
+
+from .hosts import check_local
+from .program import starling_program
+
+_EXAMPLE = """examples:
+  starlingrun -np 4 python train.py
+  starlingrun -np 4 -H localhost:4 -x OMP_NUM_THREADS=1 python train.py --epochs 3
+"""
+
+_LEVELS = {"TRACE": "trace", "DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "err",
+           "FATAL": "critical"}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="starlingrun", description="Runs a program of Horovod's kind on several processes.",
+        epilog=_EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("-v", "--version", action="store_true", help="print the version")
+    parser.add_argument("-cb", "--check-build", action="store_true", help="print what is built in")
+    parser.add_argument("-np", "--num-proc", type=int, dest="num_proc", help="how many processes")
+    parser.add_argument("-H", "--hosts", help="where, as host:slots,host:slots")
+    parser.add_argument("-hostfile", "--hostfile", help="a file of lines 'host slots=number'")
+    parser.add_argument("-x", action="append", default=[], dest="variables", metavar="NAME[=VALUE]",
+                        help="an environment variable for the processes; may be given several times")
+    parser.add_argument("--verbose", action="store_true", help="print more")
+    parser.add_argument("--log-level", choices=list(_LEVELS), type=str.upper,
+                        help="how much Starling prints of what it does")
+    parser.add_argument("--start-timeout", type=int, help="seconds that an exchange may take at most")
+    parser.add_argument("--timeline-filename", help="where rank 0 writes a timeline")
+    parser.add_argument("--timeline-mark-cycles", action="store_true")
+    parser.add_argument("--fusion-threshold-mb", type=int,
+                        help="how many MB of small tensors go as one")
+    elastic = parser.add_argument_group("elastic jobs, which are not there yet")
+    elastic.add_argument("--min-num-proc", "--min-np", type=int)
+    elastic.add_argument("--max-num-proc", "--max-np", type=int)
+    elastic.add_argument("--slots-per-host", type=int)
+    elastic.add_argument("--host-discovery-script")
+    elastic.add_argument("--reset-limit", type=int)
+    elastic.add_argument("--blacklist-cooldown-range", type=int, nargs=2)
+    ignored = parser.add_argument_group("taken for Horovod's sake, and not needed")
+    ignored.add_argument("--gloo", action="store_true")
+    ignored.add_argument("--network-interface", "--network-interfaces")
+    ignored.add_argument("-p", "--ssh-port", type=int)
+    ignored.add_argument("--disable-cache", action="store_true")
+    parser.add_argument("--mpi", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
+    return parser
+
+
+class Refused(Exception):
+    """What cannot be, in one line."""
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if not arguments.command:
+        raise Refused("there is no program to run; see starlingrun --help")
+    if arguments.mpi:
+        raise Refused("--mpi: start the program with mpirun itself, hvd.init() finds its ranks")
+    if arguments.num_proc is None:
+        raise Refused("how many processes? give -np")
+    if arguments.num_proc < 1:
+        raise Refused(f"-np {arguments.num_proc} cannot be")
+    for name in ("min_num_proc", "max_num_proc"):
+        value = getattr(arguments, name)
+        if value is not None and value != arguments.num_proc:
+            raise Refused(f"--{name.replace('_', '-')} {value}: the number of processes cannot "
+                          f"change yet, it is that of -np {arguments.num_proc}")
+    if arguments.host_discovery_script:
+        raise Refused("--host-discovery-script: hosts cannot come and go yet; name them with -H")
+
+
+def _environment(arguments: argparse.Namespace) -> dict[str, str]:
+    environment = dict(os.environ)
+    for variable in arguments.variables:
+        name, is_set, value = variable.partition("=")
+        if is_set:
+            environment[name] = value
+        elif name not in environment:
+            raise Refused(f"-x {name}: it is not set here")
+    if arguments.log_level:
+        environment["STARLING_LOG"] = _LEVELS[arguments.log_level]
+    elif arguments.verbose:
+        environment.setdefault("STARLING_LOG", "info")
+    if arguments.timeline_filename:
+        environment["HOROVOD_TIMELINE"] = arguments.timeline_filename
+    if arguments.timeline_mark_cycles:
+        environment["HOROVOD_TIMELINE_MARK_CYCLES"] = "1"
+    if arguments.fusion_threshold_mb is not None:
+        environment["HOROVOD_FUSION_THRESHOLD"] = str(arguments.fusion_threshold_mb << 20)
+    if arguments.reset_limit is not None:
+        environment["HOROVOD_ELASTIC_RESET_LIMIT"] = str(arguments.reset_limit)
+    return environment
+
+
+def main(words: Optional[Sequence[str]] = None) -> int:
+    arguments = _parser().parse_args(words)
+    try:
+        if arguments.version:
+            os.execv(starling_program(), ["starling", "--version"])
+        if arguments.check_build:
+            print("Starling:\n\nAvailable Frameworks:\n    [X] PyTorch\n\nAvailable Controllers:\n"
+                  "    [X] Starling\n\nAvailable Tensor Operations:\n    [X] Starling")
+            return 0
+        _check(arguments)
+        check_local(arguments.hosts, arguments.hostfile, arguments.num_proc)
+        environment = _environment(arguments)
+        command = [starling_program(), "launch", "-n", str(arguments.num_proc)]
+        if arguments.start_timeout is not None:
+            command += ["--timeout", str(arguments.start_timeout)]
+        program = arguments.command
+        command += ["--"] + (program[1:] if program[0] == "--" else program)
+        if arguments.verbose:
+            print(" ".join(command), file=sys.stderr, flush=True)
+    except (Refused, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    # In our place, so that whoever signals us signals the launcher.
+    os.execve(command[0], command, environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

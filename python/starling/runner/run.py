@@ -1,0 +1,86 @@
+"""starling.run: a function on several processes, and what each returns."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from . import functions
+from .hosts import check_local
+from .program import starling_program
+
+
+def run(
+    func: Callable,
+    args: Sequence = (),
+    kwargs: Optional[Mapping[str, Any]] = None,
+    num_proc: int = 1,
+    min_num_proc: Optional[int] = None,
+    max_num_proc: Optional[int] = None,
+    slots: Optional[int] = None,
+    reset_limit: Optional[int] = None,
+    cooldown_range: Optional[Sequence[int]] = None,
+    hosts: Optional[str] = None,
+    hostfile: Optional[str] = None,
+    start_timeout: Optional[int] = None,
+    output_filename: Optional[str] = None,
+    verbose: Optional[int] = None,
+    env: Optional[Mapping[str, str]] = None,
+    executable: Optional[str] = None,
+    np: Optional[int] = None,  # noqa: A002, Horovod's old name
+    **ignored: Any,
+) -> list:
+    """Calls func(*args, **kwargs) in num_proc processes of one job; in them, hvd.init() joins it.
+
+    Returns what each returned, by rank. If one raises, RuntimeError says which, and its traceback.
+    Arguments of horovod.run that are about ssh, MPI and gloo are taken and not used.
+    """
+    if np is not None:
+        warnings.warn("np is deprecated, use num_proc instead", DeprecationWarning, stacklevel=2)
+        num_proc = np if num_proc == 1 else num_proc
+    if num_proc < 1:
+        raise ValueError(f"a function cannot be run in {num_proc} processes")
+    for name, value in {"min_num_proc": min_num_proc, "max_num_proc": max_num_proc}.items():
+        if value is not None and value != num_proc:
+            raise ValueError(f"{name}={value}: the number of processes cannot change yet")
+    if hosts is not None and hostfile is not None:
+        raise ValueError("give hosts or hostfile, not both")
+    check_local(hosts, hostfile, num_proc)
+
+    with tempfile.TemporaryDirectory(prefix="starling-run-") as folder:
+        with open(os.path.join(folder, "function"), "wb") as file:
+            call = functions.dumps((func, tuple(args), dict(kwargs or {})))
+            file.write(functions.dumps((sys.path, call)))
+        command = [starling_program(), "launch", "-n", str(num_proc), "--",
+                   executable or sys.executable, "-m", "starling.runner.worker", folder]
+        environment = dict(os.environ if env is None else env)
+        package = os.path.dirname(os.path.dirname(os.path.abspath(
+            sys.modules["starling"].__file__)))
+        environment["PYTHONPATH"] = os.pathsep.join(
+            [package] + [p for p in [environment.get("PYTHONPATH")] if p])
+        for name in [n for n in environment if n.startswith(("STARLING_", "HOROVOD_"))]:
+            if name not in ("STARLING_PROGRAM", "STARLING_LOG"):
+                if name.startswith("STARLING_") or env is None:
+                    del environment[name]  # of a job that we may be in ourselves
+        ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
+        outcomes: dict[int, Any] = {}
+        for rank in range(num_proc):
+            place = os.path.join(folder, str(rank))
+            if os.path.exists(place):
+                with open(place, "rb") as file:
+                    outcomes[rank] = functions.loads(file.read())
+    said = ended.stderr.strip().splitlines()
+    if verbose or ended.returncode == 0:
+        sys.stderr.write(ended.stderr)
+    failed = {rank: what for rank, (kind, what) in outcomes.items() if kind == "error"}
+    # Whoever only lost another is not the one to blame.
+    for rank in sorted(failed, key=lambda r: "HorovodInternalError" in failed[r][0]):
+        line, trace = failed[rank]
+        raise RuntimeError(f"rank {rank}: {line}\n{trace}")
+    if ended.returncode != 0 or len(outcomes) < num_proc:
+        raise RuntimeError(said[-1] if said else f"starling launch ended with {ended.returncode}")
+    return [functions.loads(outcomes[rank][1]) for rank in range(num_proc)]

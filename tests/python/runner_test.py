@@ -1,0 +1,221 @@
+"""starling.run and starlingrun, as horovod.run and horovodrun; and what happens when a rank dies.
+
+    python3 tests/python/runner_test.py
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import traceback
+
+import starling
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GLOBAL = 7
+
+
+def starlingrun(*words, **options):
+    return subprocess.run([sys.executable, "-m", "starling.runner.launch", *words], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, **options)
+
+
+def script(folder, text):
+    path = os.path.join(folder, "script.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("import os, sys, time\nimport torch\nimport starling.torch as hvd\n"
+                   + textwrap.dedent(text))
+    return path
+
+
+def top_level(x):
+    import starling.torch as hvd
+
+    hvd.init()
+    return hvd.rank(), hvd.size(), x + GLOBAL
+
+
+def check_run_returns_what_each_rank_returns():
+    more = 100
+
+    def within(a, b=0):
+        import torch
+
+        import starling.torch as hvd
+
+        hvd.init()
+        total = hvd.allreduce(torch.tensor([float(hvd.rank())]), op=hvd.Sum)
+        return hvd.rank() * more + a + b + int(total)
+
+    for n in (1, 3):
+        total = sum(range(n))
+        assert starling.run(within, (1,), {"b": 2}, num_proc=n) == [
+            r * more + 3 + total for r in range(n)]
+    assert starling.run(top_level, args=(1,), num_proc=2) == [(0, 2, 8), (1, 2, 8)]
+    assert starling.run(lambda: os.environ["SAID"], num_proc=1,
+                        env={**os.environ, "SAID": "so"}) == ["so"]
+
+
+def check_run_raises_what_a_rank_raises():
+    def fails():
+        import starling.torch as hvd
+
+        hvd.init()
+        if hvd.rank() == 1:
+            raise KeyError("the reason")
+        hvd.barrier()
+
+    try:
+        starling.run(fails, num_proc=3)
+    except RuntimeError as error:
+        assert "rank 1: KeyError: 'the reason'" in str(error) and "in fails" in str(error), error
+    else:
+        raise AssertionError("no error")
+    for wrong in ({"num_proc": 0}, {"num_proc": 2, "max_num_proc": 3},
+                  {"num_proc": 2, "hosts": "localhost:1"}, {"hosts": "elsewhere:1"},
+                  {"hosts": "a:1", "hostfile": "b"}):
+        try:
+            starling.run(fails, **wrong)
+        except ValueError:
+            continue
+        raise AssertionError(f"no error of {wrong}")
+
+
+def check_starlingrun():
+    with tempfile.TemporaryDirectory() as folder:
+        path = script(folder, """
+            hvd.init()
+            print("rank", hvd.rank(), "of", hvd.size(), os.environ["SAID"], sys.argv[1:])
+        """)
+        ended = starlingrun("-np", "2", "-H", "localhost:2", "-x", "SAID=so", "--log-level", "INFO",
+                            "--timeline-filename", os.path.join(folder, "timeline"),
+                            sys.executable, path, "--epochs", "3")
+        assert ended.returncode == 0, ended.stderr
+        for rank in range(2):
+            assert f"rank {rank} of 2 so ['--epochs', '3']" in ended.stdout, ended.stdout
+        assert os.path.exists(os.path.join(folder, "timeline"))
+        hostfile = os.path.join(folder, "hosts")
+        with open(hostfile, "w") as file:
+            file.write("localhost slots=2\n")
+        ended = starlingrun("-np", "2", "--hostfile", hostfile, sys.executable, "-c", "print('ok')")
+        assert ended.returncode == 0 and ended.stdout.count("ok") == 2, ended
+    for words in (["-np", "2"], ["-np", "0", "true"], ["true"], ["-np", "3", "-H", "localhost:2", "true"],
+                  ["-np", "1", "-H", "elsewhere:1", "true"],
+                  ["-np", "2", "--max-num-proc", "4", "true"],
+                  ["-np", "2", "--host-discovery-script", "x", "true"], ["-np", "1", "--mpi", "true"],
+                  ["-np", "1", "-x", "NOT_SET_ANYWHERE", "true"]):
+        ended = starlingrun(*words)
+        assert ended.returncode != 0 and len(ended.stderr.strip().splitlines()) == 1, (words, ended)
+    assert starlingrun("--check-build").returncode == 0
+    assert starlingrun("--version").returncode == 0
+    assert "starlingrun -np 4" in starlingrun("--help").stdout
+
+
+def check_a_killed_rank_is_named_by_all_others():
+    for killed in (0, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            path = script(folder, f"""
+                hvd.init()
+                hvd.barrier()
+                if hvd.rank() == {killed}:
+                    open({folder!r} + "/at", "w").write(str(time.time()))
+                    os.kill(os.getpid(), 9)
+                try:
+                    hvd.allreduce(torch.ones(10), name="x")
+                except hvd.HorovodInternalError as error:
+                    at = float(open({folder!r} + "/at").read())
+                    print("HEARD", "rank {killed}" in str(error), time.time() - at, error)
+                    os._exit(3)
+            """)
+            ended = starlingrun("-np", "4", sys.executable, path)
+            heard = [line for line in ended.stdout.splitlines() if "HEARD" in line]
+            assert len(heard) == 3, ended
+            assert all("HEARD True" in line for line in heard), heard
+            assert ended.returncode != 0
+
+
+def check_an_exception_on_one_rank_is_told_to_the_others():
+    with tempfile.TemporaryDirectory() as folder:
+        path = script(folder, """
+            hvd.init()
+            if hvd.rank() == 1:
+                raise RuntimeError("mine")
+            try:
+                hvd.allreduce(torch.ones(10))
+            except hvd.HorovodInternalError as error:
+                print("HEARD", "rank 1" in str(error), error)
+                raise
+        """)
+        ended = starlingrun("-np", "3", sys.executable, path)
+        assert ended.stdout.count("HEARD True") == 2, ended
+        assert "rank 1" in ended.stderr.splitlines()[-1] and "mine" in ended.stderr, ended.stderr
+
+
+def check_who_never_asks_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        path = script(folder, """
+            hvd.init()
+            if hvd.rank() == 1:
+                hvd.allgather_async(torch.ones(1), name="something else")
+                time.sleep(8)
+                os._exit(0)
+            try:
+                hvd.allreduce(torch.ones(10), name="wanted")
+            except hvd.HorovodInternalError as error:
+                print("HEARD", "wanted" in str(error) and "rank 1 has not asked" in str(error), error)
+        """)
+        ended = starlingrun("-np", "3", "--start-timeout", "2", sys.executable, path)
+        assert ended.stdout.count("HEARD True") == 2, ended
+
+
+def check_a_signal_ends_all():
+    with tempfile.TemporaryDirectory() as folder:
+        path = script(folder, """
+            hvd.init()
+            print("READY", os.getpid(), flush=True)
+            while True:
+                hvd.allreduce(torch.ones(1000))
+        """)
+        command = [sys.executable, "-m", "starling.runner.launch", "-np", "3", sys.executable, path]
+        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pids = [int(job.stdout.readline().split()[-1]) for _ in range(3)]
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=30)
+        assert job.returncode == 130, job.returncode
+        for pid in pids:
+            assert not os.path.exists(f"/proc/{pid}"), pid
+
+
+def check_that_forks_and_exits_are_safe():
+    with tempfile.TemporaryDirectory() as folder:
+        path = script(folder, """
+            hvd.init()
+            data = torch.utils.data.DataLoader(list(range(40)), batch_size=4, num_workers=2)
+            for batch in data:
+                hvd.allreduce(batch.float())
+            hvd.allreduce_async(torch.ones(3), name="left behind")
+            print("DONE")
+        """)
+        ended = starlingrun("-np", "2", sys.executable, path)
+        assert ended.returncode == 0 and ended.stdout.count("DONE") == 2, ended
+
+
+def main():
+    checks = [each for name, each in globals().items() if name.startswith("check_")]
+    for check in checks:
+        if sys.argv[1:] and check.__name__ not in sys.argv[1:]:
+            continue
+        begun = time.time()
+        try:
+            check()
+        except Exception:
+            print(f"{check.__name__}:\n{traceback.format_exc()}", flush=True)
+            sys.exit(1)
+        print(f"{check.__name__}: passed ({time.time() - begun:.1f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
