@@ -43,6 +43,9 @@ Job job_from_environment() {
   job.listen_fd = number(kListenVariable, -1, 0, 1 << 20);
   job.events_fd = number(kEventsVariable, -1, 0, 1 << 20);
   job.timeout = std::chrono::seconds(number(kTimeoutVariable, 60, 1, 86'400));
+  job.encryption.links = named<Encryption::Links>(text(kTlsVariable, "auto"));
+  const std::string certificates = text(kCertificatesVariable);
+  if (!certificates.empty()) job.encryption.certificates = read_certificates(certificates);
   job.interface = text(kInterfaceVariable);
   job.timeline = text(kTimelineVariable);
   job.settings = text(kSettingsVariable);
