@@ -30,6 +30,10 @@ struct Job {
 // Error on values that make no sense.
 Job job_from_environment();
 
+// Its part that is the same however the job was found: what goes between machines is encrypted unless
+// it is said otherwise.
+Encryption encryption_from_environment();
+
 // The variables that describe a job, for the launcher to set.
 inline constexpr const char* kRankVariable = "STARLING_RANK";
 inline constexpr const char* kSizeVariable = "STARLING_SIZE";

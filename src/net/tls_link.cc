@@ -82,8 +82,6 @@ std::shared_ptr<SSL_CTX> make_context() {
   SSL_CTX_set_ciphersuites(context.get(), "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256");
   SSL_CTX_set_num_tickets(context.get(), 0);  // every link has a handshake of its own
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_read_ahead(context.get(), 1);
-  SSL_CTX_set_default_read_buffer_len(context.get(), kReadAheadBytes);
   return context;
 }
 
@@ -140,10 +138,15 @@ struct TlsLink::Core {
   static int bio_read(BIO* bio, char* data, int length) {
     auto& core = *static_cast<Core*>(BIO_get_data(bio));
     BIO_clear_retry_flags(bio);
-    core.last_read = core.under->read_some(
-        Bytes(reinterpret_cast<std::byte*>(data), static_cast<std::size_t>(length)));
-    if (core.last_read.status == Status::moved) {
-      return static_cast<int>(core.last_read.bytes);
+    if (core.arrived.empty()) {
+      core.last_read = core.under->read_some(Bytes(core.ahead));
+      core.arrived = ConstBytes(core.ahead).first(core.last_read.bytes);
+    }
+    if (!core.arrived.empty()) {
+      const std::size_t some = std::min(core.arrived.size(), static_cast<std::size_t>(length));
+      std::copy_n(core.arrived.begin(), some, reinterpret_cast<std::byte*>(data));
+      core.arrived = core.arrived.subspan(some);
+      return static_cast<int>(some);
     }
     if (core.last_read.status == Status::not_now) BIO_set_retry_read(bio);
     return core.last_read.status == Status::closed ? 0 : -1;
@@ -228,6 +231,9 @@ struct TlsLink::Core {
     int plain = 0;  // what the last record holds
   } in;
 
+  // OpenSSL's own reading ahead moves all that it has with every record.
+  std::vector<std::byte> ahead;
+  ConstBytes arrived;  // of it, and not decrypted yet
   Transfer last_read = {Status::not_now};
   bool has_more = false;  // something may be here that the link underneath does not know of
   Callback readable;
@@ -281,6 +287,7 @@ TlsLink::TlsLink(Loop& loop, std::unique_ptr<Link> under, const TlsKeys& keys, S
     : core_(std::make_shared<Core>(loop, std::move(under), keys, side)) {
   core_->encrypted.reserve(2 * kMostAtOnceBytes);
   core_->record.resize(kRecordBytes);
+  core_->ahead.resize(kReadAheadBytes);
 }
 
 TlsLink::~TlsLink() { close(); }
