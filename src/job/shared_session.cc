@@ -1,5 +1,8 @@
 #include "job/shared_session.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <utility>
 
 #include "base/check.h"
@@ -21,20 +24,20 @@ SharedSession::~SharedSession() {
   works_.clear();
 }
 
-std::shared_ptr<SharedSession::Work> SharedSession::begin(const char* what, MakeTask make_task,
+std::shared_ptr<SharedSession::Work> SharedSession::begin(Name name, MakeTask make_task,
                                                           Time timeout) {
   auto work = std::make_shared<Work>();
   Lock lock(mutex_);
   ++under_way_;
   if (driven_) {
-    session_.loop().call([this, work, what, make = std::move(make_task), timeout] {
-      start(work, what, make, timeout);
+    session_.loop().call([this, work, name, make = std::move(make_task), timeout] {
+      start(work, name, make, timeout);
     });
     return work;
   }
   driven_ = true;
   lock.unlock();
-  start(work, what, make_task, timeout);
+  start(work, name, make_task, timeout);
   lock.lock();
   driven_ = false;
   if (under_way_ > 0 && waiting_ == 0) abandoned_.notify_one();
@@ -43,12 +46,33 @@ std::shared_ptr<SharedSession::Work> SharedSession::begin(const char* what, Make
 }
 
 // Only where this thread drives.
-void SharedSession::start(const std::shared_ptr<Work>& work, const char* what,
-                          const MakeTask& make_task, Time timeout) {
+void SharedSession::start(const std::shared_ptr<Work>& work, Name name, const MakeTask& make_task,
+                          Time timeout) {
   std::erase_if(works_, [](const auto& each) { return each->running_->done(); });
   works_.push_back(work);
+  work->running_.emplace(watched(*work, in_time(name, timeout, make_task())));
+}
+
+// As within(), but that it says for whom it has waited.
+Task<> SharedSession::in_time(Name name, Time timeout, Task<> task) {
   Loop& loop = session_.loop();
-  work->running_.emplace(watched(*work, within(loop, loop.now() + timeout, what, make_task())));
+  Signal signal;
+  Running running(std::move(task), signal);
+  if (!running.done()) {
+    Running alarm(sleep_until(loop, loop.now() + timeout), signal);
+    while (!running.done() && !alarm.done()) co_await signal;
+  }
+  if (!running.done()) {
+    const std::vector<int> awaited =
+        name.channel ? session_.comm().awaited(*name.channel) : std::vector<int>{};
+    throw DeadlineExceeded(
+        fmt::format(
+            "{} did not finish within {:.3g} s{}", name.text,
+            std::chrono::duration<double>(timeout).count(),
+            awaited.empty() ? "" : fmt::format(": it waits for rank {}", fmt::join(awaited, ", "))),
+        "a worker may be stopped, far slower than the others, or doing something else");
+  }
+  running.rethrow_failure();
 }
 
 Task<> SharedSession::watched(Work& work, Task<> task) {
@@ -112,11 +136,11 @@ bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   return work.done();
 }
 
-void SharedSession::run(const char* what, MakeTask make_task, Time timeout) {
+void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
   Lock lock(mutex_);
   if (driven_) {
     lock.unlock();
-    const auto work = begin(what, std::move(make_task), timeout);
+    const auto work = begin(name, std::move(make_task), timeout);
     wait(*work);
     if (work->error()) std::rethrow_exception(work->error());
     return;
@@ -127,7 +151,7 @@ void SharedSession::run(const char* what, MakeTask make_task, Time timeout) {
   driven_ = true;
   lock.unlock();
   const auto work = std::make_shared<Work>();
-  start(work, what, make_task, timeout);
+  start(work, name, make_task, timeout);
   lock.lock();
   drive(lock, [&] { return work->done(); });
   --waiting_;

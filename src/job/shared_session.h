@@ -36,6 +36,14 @@ class SharedSession {
     std::atomic<bool> done_ = false;
   };
   using MakeTask = std::function<Task<>()>;
+  // What work is called in errors, which must outlive it, and the channel of the Comm on which it
+  // waits for others, if it has one.
+  struct Name {
+    Name(const char* said) : text(said) {}
+    Name(Channel in_comm) : text(in_comm.operation), channel(in_comm.id) {}
+    const char* text;
+    std::optional<std::uint32_t> channel;
+  };
 
   // Joins; throws Error as Session does.
   explicit SharedSession(Job job);
@@ -45,8 +53,8 @@ class SharedSession {
   Session& session() { return session_; }
   Comm& comm() { return session_.comm(); }
 
-  // Begins work under a deadline; `what` names it in the error and must outlive it.
-  std::shared_ptr<Work> begin(const char* what, MakeTask make_task, Time timeout);
+  // Begins work under a deadline.
+  std::shared_ptr<Work> begin(Name name, MakeTask make_task, Time timeout);
   // Calls that once the work is done: in the thread that drives, or here and now if it is already.
   // It may begin work, and must not wait for any.
   void then(Work& work, std::function<void()> on_end);
@@ -54,14 +62,14 @@ class SharedSession {
   // error() has what it failed with.
   bool wait(Work& work, std::optional<Time> timeout = {});
   // Both, for work that nobody else looks at. Throws its error.
-  void run(const char* what, MakeTask make_task, Time timeout);
+  void run(Name name, MakeTask make_task, Time timeout);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  void start(const std::shared_ptr<Work>& work, const char* what, const MakeTask& make_task,
-             Time timeout);
+  void start(const std::shared_ptr<Work>& work, Name name, const MakeTask& make_task, Time timeout);
   Task<> watched(Work& work, Task<> task);
+  Task<> in_time(Name name, Time timeout, Task<> task);
   template <class Enough>
   void drive(Lock& lock, const Enough& enough);
   void look_after();

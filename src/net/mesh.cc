@@ -80,6 +80,14 @@ Connection& Mesh::connection(int peer) {
   return *connections_[static_cast<std::size_t>(peer)];
 }
 
+std::vector<int> Mesh::awaited(std::uint32_t channel) {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank() && connection(peer).inbox().awaits(channel)) ranks.push_back(peer);
+  }
+  return ranks;
+}
+
 void Mesh::post(Send& send) {
   Connection& to = connection(send.peer());
   if (auto lost = lost_cause(send)) return finish(send, lost);

@@ -44,6 +44,8 @@ class Mesh : public Comm {
   void owe_a_finish(bool owes) { owes_a_finish_ = owes; }
 
   Link& link(int peer) { return connection(peer).link(); }
+  // The ranks from which something is awaited on that channel, of which nothing has come.
+  std::vector<int> awaited(std::uint32_t channel);
 
  private:
   void post(Send& send) override;

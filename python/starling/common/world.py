@@ -139,10 +139,10 @@ class World:
             at += length
         return things
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
         for meeting in self.meetings.values():
             meeting.exchanges.close()
-        self.core.close()
+        self.core.close(failed)
 
     def abandon(self) -> None:
         for meeting in self.meetings.values():
@@ -209,8 +209,9 @@ def init(comm=None, process_sets: Union[None, str, Sequence[ProcessSet]] = None)
         joined.open_set(process_set)
 
 
-def shutdown() -> None:
-    """Leaves the job. init() joins again, once all have left."""
+def shutdown(failed: bool = False) -> None:
+    """Leaves the job. init() joins again, once all have left. If this rank has failed, the others hear
+    that."""
     global _world
     leaving, _world = _world, None
     if leaving is None:
@@ -218,7 +219,7 @@ def shutdown() -> None:
     for set_id, process_set in leaving.sets.items():
         if set_id != 0:
             process_set.process_set_id = None
-    leaving.close()
+    leaving.close(failed)
 
 
 def _size_from_environment() -> int:
@@ -368,10 +369,7 @@ def process_set_ids_and_ranks() -> dict[int, list[int]]:
 
 
 def _leave_at_exit() -> None:
-    # Who ends by an exception says so, and is not taken for one that has done its work.
-    if _world is not None and getattr(sys, "last_value", None) is not None:
-        _world.core.owe_a_finish()
-    shutdown()
+    shutdown(failed=getattr(sys, "last_value", None) is not None)  # an error that nobody has caught
 
 
 atexit.register(_leave_at_exit)

@@ -28,8 +28,7 @@ def main() -> int:
         print(outcome[1][1], file=sys.stderr, end="")
         from ..common import world
 
-        if world.is_initialized():
-            world.world().core.owe_a_finish()
+        world.shutdown(failed=True)
         return 1
     return 0
 
