@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+import sysconfig
 from pathlib import Path
+
+import starling
 
 
 def starling_program() -> str:
-    """STARLING_PROGRAM, or beside the package, or in the build tree that it is in, or on the PATH."""
+    """STARLING_PROGRAM, or beside Python's own scripts, in the build tree of the package, or on the
+    PATH."""
     named = os.environ.get("STARLING_PROGRAM")
     if named:
         return named
-    package = Path(__file__).parent.parent
     # As it was imported, which in a build tree is a folder of links.
-    for above in (package, Path(os.path.abspath(__import__("starling").__file__)).parent):
-        for place in (above / "bin" / "starling", above.parent.parent / "bin" / "starling"):
-            if place.is_file() and os.access(place, os.X_OK):
-                return str(place)
+    package = Path(os.path.abspath(starling.__file__)).parent
+    for folder in (Path(sysconfig.get_path("scripts")), package.parent.parent / "bin"):
+        place = folder / "starling"
+        if place.is_file() and os.access(place, os.X_OK):
+            return str(place)
     found = shutil.which("starling")
     if found:
         return found
