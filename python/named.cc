@@ -1,6 +1,6 @@
 // Exchanges that meet by name.
 #include <mutex>
-#include <set>
+#include <unordered_set>
 
 #include "bindings.h"
 #include "exchange/named_exchanges.h"
@@ -15,6 +15,11 @@ std::size_t index_of(const std::array<std::string_view, kCount>& names, const st
   const auto found = std::ranges::find(names, name);
   if (found == names.end()) throw Error(fmt::format("there is no {}", name));
   return static_cast<std::size_t>(found - names.begin());
+}
+
+std::string key_of(const NamedRequest& request) {
+  std::string key(kActNames[static_cast<std::size_t>(request.act)]);
+  return key.append(".").append(request.name);
 }
 
 // A tensor that is asked for: where it lies, where its result goes (0: wherever), and its shape.
@@ -50,14 +55,13 @@ class PyExchange {
       request_.tensors.push_back({static_cast<Element>(tensor.element), tensor.shape});
     }
     check(request_);
+    key_ = key_of(request_);
   }
 
   std::string_view act() const { return kActNames[static_cast<std::size_t>(request_.act)]; }
   const std::string& name() const { return request_.name; }
   // In flight there is one of a kind and name.
-  std::string key() const {
-    return fmt::format("{}.{}", act(), name());
-  }
+  const std::string& key() const { return key_; }
   SharedExchange made(Loop& loop, int place, int size) {
     std::vector<NamedExchange::Place> places;
     for (std::size_t t = 0; t < tensors_.size(); ++t) {
@@ -73,6 +77,16 @@ class PyExchange {
            {form.type, reinterpret_cast<std::byte*>(tensors_[t].to), rows * form.row_elements()}});
     }
     exchange_ = std::make_shared<NamedExchange>(loop, request_, std::move(places));
+    return exchange_;
+  }
+  // The same once more, of one tensor that lies there now and is reduced in place.
+  SharedExchange once_more(std::uintptr_t address) {
+    if (!exchange_ || !exchange_->ended) throw Error("an exchange that has not ended is in use");
+    const TensorForm& form = request_.tensors.front();
+    const Vector where(form.type, reinterpret_cast<std::byte*>(address), form.elements());
+    exchange_->places.front() = {where, where};
+    exchange_->ended = false;
+    exchange_->error = nullptr;
     return exchange_;
   }
 
@@ -95,6 +109,7 @@ class PyExchange {
 
  private:
   NamedRequest request_;
+  std::string key_;
   std::vector<PyTensor> tensors_;
   SharedExchange exchange_;
 };
@@ -117,6 +132,19 @@ class PyNamedExchanges {
     const py::gil_scoped_release others_may_run;
     return {core_, core_->session().begin("an exchange by name", std::move(task), timeout)};
   }
+  // Those that have ended, once more, with their tensors at these addresses.
+  PyWork ask_again(const std::vector<PyExchange*>& exchanges,
+                   const std::vector<std::uintptr_t>& addresses) {
+    auto task = prepared_again(exchanges, addresses);
+    const py::gil_scoped_release others_may_run;
+    return {core_, core_->session().begin("an exchange by name", std::move(task), timeout_of({}))};
+  }
+  void run_again(const std::vector<PyExchange*>& exchanges,
+                 const std::vector<std::uintptr_t>& addresses) {
+    auto task = prepared_again(exchanges, addresses);
+    const py::gil_scoped_release others_may_run;
+    core_->session().run("an exchange by name", std::move(task), timeout_of({}));
+  }
   // The same, and waits: in this thread, if no other drives already.
   void run(const std::vector<PyExchange*>& exchanges, std::optional<double> seconds) {
     auto task = prepared(exchanges);
@@ -134,10 +162,9 @@ class PyNamedExchanges {
   void abandon() { static_cast<void>(named_.release()); }
 
  private:
-  using Names = std::set<std::string>;
   struct InFlight {
     std::mutex mutex;
-    Names names;
+    std::unordered_set<std::string> names;
   };
 
   // What is overdue is told by the coordinator, which knows who is missing; only if that one is
@@ -146,32 +173,41 @@ class PyNamedExchanges {
     return seconds ? time_of(*seconds) : core_->timeout() * 5 / 4 + std::chrono::seconds(2);
   }
 
-  SharedSession::MakeTask prepared(const std::vector<PyExchange*>& exchanges) {
+  // One name of a kind at a time. If one is taken, none is.
+  void reserve_names(const std::vector<PyExchange*>& exchanges) {
     if (group_.rank() < 0) throw py::value_error("this rank is not in the process set");
-    Names names;
-    {
-      const std::lock_guard lock(in_flight_->mutex);
-      for (const PyExchange* each : exchanges) {
-        if (in_flight_->names.contains(each->key()) || !names.insert(each->key()).second) {
-          throw py::value_error(fmt::format(
-              "{} is in flight already: an exchange must have ended before another one of its name "
-              "is asked for",
-              each->key()));
-        }
+    const std::lock_guard lock(in_flight_->mutex);
+    for (std::size_t i = 0; i < exchanges.size(); ++i) {
+      if (in_flight_->names.insert(exchanges[i]->key()).second) continue;
+      for (std::size_t taken = 0; taken < i; ++taken) {
+        in_flight_->names.erase(exchanges[taken]->key());
       }
-      in_flight_->names.insert(names.begin(), names.end());
+      throw py::value_error(fmt::format(
+          "{} is in flight already: an exchange must have ended before another one of its name is "
+          "asked for",
+          exchanges[i]->key()));
     }
+  }
+  SharedSession::MakeTask prepared(const std::vector<PyExchange*>& exchanges) {
+    reserve_names(exchanges);
     std::vector<SharedExchange> made;
     for (PyExchange* each : exchanges) {
       made.push_back(each->made(core_->session().session().loop(), group_.rank(), group_.size()));
     }
-    return [this, made = std::move(made), names = std::move(names)] {
-      return asked(made, names, in_flight_);
-    };
+    return [this, made = std::move(made)] { return asked(made, in_flight_); };
+  }
+  SharedSession::MakeTask prepared_again(const std::vector<PyExchange*>& exchanges,
+                                         const std::vector<std::uintptr_t>& addresses) {
+    if (exchanges.size() != addresses.size()) throw Error("there is an address for each exchange");
+    reserve_names(exchanges);
+    std::vector<SharedExchange> made;
+    for (std::size_t i = 0; i < exchanges.size(); ++i) {
+      made.push_back(exchanges[i]->once_more(addresses[i]));
+    }
+    return [this, made = std::move(made)] { return asked(made, in_flight_); };
   }
   // This object may be gone when it goes on.
-  Task<> asked(std::vector<SharedExchange> exchanges, Names names,
-               std::shared_ptr<InFlight> in_flight) {
+  Task<> asked(std::vector<SharedExchange> exchanges, std::shared_ptr<InFlight> in_flight) {
     std::exception_ptr error;
     try {
       if (!named_) throw Error("the exchanges of this group are closed");
@@ -182,7 +218,7 @@ class PyNamedExchanges {
     }
     {
       const std::lock_guard lock(in_flight->mutex);
-      for (const std::string& name : names) in_flight->names.erase(name);
+      for (const SharedExchange& each : exchanges) in_flight->names.erase(key_of(each->request));
     }
     if (error) std::rethrow_exception(error);
   }
@@ -229,6 +265,8 @@ void add_named_exchanges(py::module_& module) {
       .def(py::init<SharedCore, const std::vector<int>&, std::uint32_t, std::size_t>(),
            py::arg("core"), py::arg("ranks"), py::arg("number"), py::arg("fused_bytes"))
       .def("ask", &PyNamedExchanges::ask, py::arg("exchanges"), py::arg("timeout") = py::none())
+      .def("ask_again", &PyNamedExchanges::ask_again, py::arg("exchanges"), py::arg("addresses"))
+      .def("run_again", &PyNamedExchanges::run_again, py::arg("exchanges"), py::arg("addresses"))
       .def("run", &PyNamedExchanges::run, py::arg("exchanges"), py::arg("timeout") = py::none())
       .def("close", &PyNamedExchanges::close)
       .def("abandon", &PyNamedExchanges::abandon);

@@ -21,6 +21,8 @@ constexpr std::uint32_t kMostRemembered = 1 << 14;
 constexpr std::uint32_t kMostInMessage = 1 << 20;
 constexpr std::uint32_t kNew = ~std::uint32_t{0};  // in place of a description's number
 constexpr int kFusedAtOnce = 2;
+constexpr std::size_t kMostValueBytes = std::size_t{1}
+                                        << 28;  // that wait for others at the coordinator
 
 // Memory for a message whose length its sender knows.
 class Letter final : public Lender {
@@ -47,6 +49,10 @@ std::size_t bytes_in(const NamedRequest& request) {
     bytes += tensor.elements() * info(tensor.type).bytes;
   }
   return bytes;
+}
+
+bool is_plain_allreduce(const NamedRequest& request) {
+  return request.act == Act::allreduce && request.blend != Blend::adasum;
 }
 
 void put_into(ConstVector from, Vector to) {
@@ -143,9 +149,18 @@ void NamedExchanges::ask(const std::vector<SharedExchange>& exchanges) {
     return;
   }
   if (!coordinates()) return send_requests(exchanges);
+  std::vector<SharedRequest>& own = remembered_[0].requests;
   for (const SharedExchange& exchange : exchanges) {
     asked_[next_number_] = exchange;
-    roll_.take(0, next_number_++, exchange->request, group_.loop().now());
+    const std::string description = describe(*exchange);
+    SharedRequest request;
+    if (!description.empty()) {
+      request = shared(description);
+      if (exchange->description) own.push_back(request);
+    } else {
+      request = own[*exchange->description];
+    }
+    roll_.take(0, next_number_++, std::move(request), group_.loop().now());
   }
   called_.ring();
   waiting_.ring();
@@ -154,23 +169,44 @@ void NamedExchanges::ask(const std::vector<SharedExchange>& exchanges) {
 // --- members ---
 
 void NamedExchanges::send_requests(const std::vector<SharedExchange>& exchanges) {
+  std::size_t bytes = 0;
+  for (const SharedExchange& exchange : exchanges) bytes += bytes_in(exchange->request);
+  const bool are_small = bytes * static_cast<std::size_t>(group_.size() - 1) <= limits_.small_bytes;
   ByteWriter message;
   message.put(static_cast<std::uint32_t>(exchanges.size()));
   for (const SharedExchange& exchange : exchanges) {
     asked_[next_number_++] = exchange;
-    const std::vector<std::byte> description = encode(exchange->request);
-    const std::string key(reinterpret_cast<const char*>(description.data()), description.size());
-    const auto known = described_.find(key);
-    if (known != described_.end()) {
-      message.put(known->second);
-      continue;
+    const std::string description = describe(*exchange);
+    if (!description.empty()) {
+      message.put(kNew);
+      message.put_text(description);
+    } else {
+      message.put(*exchange->description);
     }
-    message.put(kNew);
-    message.put_bytes(description);
-    const auto number = static_cast<std::uint32_t>(described_.size());
-    if (number < kMostRemembered) described_.emplace(key, number);
+    const bool brings_values = are_small && is_plain_allreduce(exchange->request);
+    message.put(static_cast<std::uint8_t>(brings_values));
+    for (std::size_t i = 0; i < exchange->places.size() && brings_values; ++i) {
+      message.put_bytes(exchange->places[i].from.bytes());
+    }
   }
   post(0, kRequests, message.take());
+}
+
+std::string NamedExchanges::describe(NamedExchange& exchange) {
+  if (exchange.description) return "";
+  const std::vector<std::byte> bytes = encode(exchange.request);
+  std::string description(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto known = described_.find(description);
+  if (known != described_.end()) {
+    exchange.description = known->second;
+    return "";
+  }
+  const auto number = static_cast<std::uint32_t>(described_.size());
+  if (number < kMostRemembered) {
+    described_.emplace(description, number);
+    exchange.description = number;
+  }
+  return description;
 }
 
 Task<> NamedExchanges::hear_orders() {
@@ -200,6 +236,10 @@ Task<> NamedExchanges::hear_orders() {
         const std::uint32_t numbers = in.get_count(kMostInMessage);
         for (std::uint32_t n = 0; n < numbers; ++n)
           order.numbers.push_back(in.get<std::uint64_t>());
+        if (in.get<std::uint8_t>() != 0) {
+          const ConstBytes bytes = in.get_bytes(kMostMessageBytes);
+          order.results = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+        }
         obey(order);
       }
     }
@@ -237,9 +277,9 @@ void NamedExchanges::take_requests(int place, ConstBytes message) {
   const std::uint32_t count = in.get_count(kMostInMessage);
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto described = in.get<std::uint32_t>();
-    NamedRequest request;
+    SharedRequest request;
     if (described == kNew) {
-      request = decode_request(in.get_bytes(kMostMessageBytes));
+      request = shared(in.get_text(kMostMessageBytes));
       if (remembered.requests.size() < kMostRemembered) remembered.requests.push_back(request);
     } else if (described < remembered.requests.size()) {
       request = remembered.requests[described];
@@ -247,8 +287,34 @@ void NamedExchanges::take_requests(int place, ConstBytes message) {
       throw Error(fmt::format("rank {} asks for something that it has not described",
                               group_.in_comm(place)));
     }
+    if (in.get<std::uint8_t>() != 0) {
+      std::vector<std::byte> values;
+      for (const TensorForm& tensor : request->tensors) {
+        const std::size_t expected = tensor.elements() * info(tensor.type).bytes;
+        const ConstBytes bytes = in.get_bytes(kMostMessageBytes);
+        if (bytes.size() != expected) {
+          throw Error(fmt::format("rank {} sends {} bytes of a tensor of {}", group_.in_comm(place),
+                                  bytes.size(), expected));
+        }
+        values.insert(values.end(), bytes.begin(), bytes.end());
+      }
+      if (values_bytes_ + values.size() <= kMostValueBytes) {
+        values_bytes_ += values.size();
+        values_.emplace(std::pair(place, remembered.numbers), std::move(values));
+      }
+    }
     roll_.take(place, remembered.numbers++, std::move(request), group_.loop().now());
   }
+}
+
+// Ranks that want the same have the same: so it need not be read, kept and compared for each.
+SharedRequest NamedExchanges::shared(const std::string& description) {
+  const auto known = descriptions_.find(description);
+  if (known != descriptions_.end()) return known->second;
+  const ConstBytes bytes = std::as_bytes(std::span(description));
+  auto request = std::make_shared<const NamedRequest>(decode_request(bytes));
+  if (descriptions_.size() < kMostRemembered) descriptions_.emplace(description, request);
+  return request;
 }
 
 // Behind whatever else has come at the same time, so that it is told together.
@@ -277,13 +343,19 @@ Task<> NamedExchanges::watch() {
 void NamedExchanges::announce(std::vector<Verdict> verdicts) {
   std::vector<std::vector<Order>> orders(static_cast<std::size_t>(group_.size()));
   for (Verdict& verdict : verdicts) {
-    const NamedRequest& request = verdict.request;
-    if (verdict.error.empty() && request.act == Act::allreduce && request.blend != Blend::adasum) {
+    const NamedRequest& request = *verdict.request;
+    Order order;
+    bool is_over = false;
+    try {
+      is_over = reduce_here(verdict, order);
+    } catch (const Error& error) {  // there is no such reduction
+      verdict.error = error.what();
+    }
+    if (verdict.error.empty() && is_plain_allreduce(request) && !is_over) {
       const std::size_t bytes = bytes_in(request);
       ready_.push_back({std::move(verdict), bytes});
       continue;
     }
-    Order order;
     order.act = request.act;
     order.error = verdict.error;
     order.rows = verdict.rows;
@@ -293,6 +365,42 @@ void NamedExchanges::announce(std::vector<Verdict> verdicts) {
   begin_fused();
 }
 
+bool NamedExchanges::reduce_here(const Verdict& verdict, Order& order) {
+  std::vector<std::vector<std::byte>> of_others;
+  for (int place = 1; place < group_.size(); ++place) {
+    const auto& number = verdict.numbers[static_cast<std::size_t>(place)];
+    if (!number) continue;
+    const auto found = values_.find({place, *number});
+    if (found == values_.end()) continue;
+    values_bytes_ -= found->second.size();
+    of_others.push_back(std::move(found->second));
+    values_.erase(found);
+  }
+  const int others = verdict.askers() - 1;
+  if (!verdict.error.empty() || !verdict.numbers[0] || !is_plain_allreduce(*verdict.request) ||
+      static_cast<int>(of_others.size()) < others) {
+    return false;
+  }
+  const NamedRequest& request = *verdict.request;
+  auto results = std::make_shared<std::vector<std::byte>>();
+  std::size_t at = 0;
+  for (const NamedExchange::Place& place : asked_.at(*verdict.numbers[0])->places) {
+    const Vector sum = place.to;
+    put_into(place.from, sum);
+    multiply(sum, request.before);
+    for (std::vector<std::byte>& values : of_others) {
+      const Vector theirs(sum.type(), values.data() + at, sum.size());
+      multiply(theirs, request.before);
+      combine(sum, theirs, reduction_of(request.blend));
+    }
+    conclude_blend(sum, request, group_.size());
+    results->insert(results->end(), sum.bytes().begin(), sum.bytes().end());
+    at += sum.bytes().size();
+  }
+  order.results = std::move(results);
+  return true;
+}
+
 void NamedExchanges::begin_fused() {
   while (!ready_.empty() && fused_under_way_ < kFusedAtOnce) {
     std::vector<Verdict> together;
@@ -300,7 +408,7 @@ void NamedExchanges::begin_fused() {
     std::size_t bytes = 0;
     for (Ready& each : ready_) {
       const auto fits = [&](const Verdict& first) {
-        const NamedRequest &a = first.request, &b = each.verdict.request;
+        const NamedRequest &a = *first.request, &b = *each.verdict.request;
         if (a.blend != b.blend || a.before != b.before || a.after != b.after) return false;
         for (std::size_t place = 0; place < first.numbers.size(); ++place) {
           if (!first.numbers[place] != !each.verdict.numbers[place]) return false;
@@ -357,6 +465,8 @@ void NamedExchanges::send(std::vector<std::vector<Order>> orders) {
       for (const std::uint64_t rows : order.rows) message.put(rows);
       message.put(static_cast<std::uint32_t>(order.numbers.size()));
       for (const std::uint64_t number : order.numbers) message.put(number);
+      message.put(static_cast<std::uint8_t>(order.results != nullptr));
+      if (order.results) message.put_bytes(*order.results);
     }
     post(static_cast<int>(place), kOrders, message.take());
   }
@@ -392,6 +502,19 @@ void NamedExchanges::obey(const Order& order) {
     const auto error = std::make_exception_ptr(Error(order.error));
     for (const SharedExchange& exchange : exchanges) end(*exchange, error);
     return;
+  }
+  if (order.results) {
+    NamedExchange& exchange = *exchanges.front();
+    ConstBytes left = *order.results;
+    for (const NamedExchange::Place& place : exchange.places) {
+      const Bytes to = place.to.bytes();
+      if (left.size() < to.size()) {
+        return end(exchange, std::make_exception_ptr(Error("rank 0 has sent too little")));
+      }
+      if (!coordinates()) std::ranges::copy(left.first(to.size()), to.begin());
+      left = left.subspan(to.size());
+    }
+    return end(exchange, nullptr);
   }
   std::erase_if(under_way_, [](const UnderWay& each) { return each.running->done(); });
   if (order.fused) ++fused_under_way_;

@@ -10,6 +10,9 @@
 //      such are under way: what becomes ready meanwhile gathers, without a timer.
 //   D. Those who asked carry the exchange out. Who has joined takes no part.
 //
+// Small all-reduces are over with A and B: their values go with the request, the coordinator reduces
+// them in the order of ranks, and the result comes with the answer.
+//
 // Nobody sends anything unless somebody asks for something. All of it belongs to the thread that drives
 // the loop.
 #pragma once
@@ -34,7 +37,8 @@ struct Gathered {
   std::size_t bytes = 0;
 };
 
-// One that is asked for. Its memory must stay until it has ended.
+// One that is asked for. Its memory must stay until it has ended. After that it may be asked for again,
+// of the same NamedExchanges.
 struct NamedExchange {
   // Of each tensor, what is read and what is written, which may be the same. An allgather and an
   // alltoall write to `gathered` instead.
@@ -53,6 +57,7 @@ struct NamedExchange {
   // join: the place that came last.
   std::vector<std::uint64_t> rows;
   Time asked{0}, begun{0}, over{0};
+  std::optional<std::uint32_t> description;  // the number that the coordinator knows it by
   bool ended = false;
   std::exception_ptr error;
   Bell bell;
@@ -64,6 +69,8 @@ class NamedExchanges {
   struct Limits {
     Time timeout;                                    // for the others to ask for the same
     std::size_t fused_bytes = std::size_t{8} << 20;  // of all-reduces that go as one
+    // Of all-reduces that go with their request, together what the coordinator gets of all ranks.
+    std::size_t small_bytes = std::size_t{1} << 19;
   };
 
   NamedExchanges(Group group, Limits limits);
@@ -86,6 +93,7 @@ class NamedExchanges {
     std::vector<std::uint64_t> rows;
     std::vector<std::uint64_t> numbers;  // of the requests, in the row of whoever is told
     bool fused = false;
+    std::shared_ptr<const std::vector<std::byte>> results;  // of one that is over with this
   };
   struct UnderWay {
     std::vector<SharedExchange> exchanges;
@@ -102,15 +110,20 @@ class NamedExchanges {
 
   // Members.
   void send_requests(const std::vector<SharedExchange>& exchanges);
+  // Sets the number of its description; returns the description itself if it is a new one.
+  std::string describe(NamedExchange& exchange);
   Task<> hear_orders();
   void obey(const Order& order);
 
   // The coordinator.
   Task<> hear_requests(int place);
   void take_requests(int place, ConstBytes message);
+  SharedRequest shared(const std::string& description);
   Task<> conduct();
   Task<> watch();
   void announce(std::vector<Verdict> verdicts);
+  // Takes the values that came with it; true if all came, and the results are in the order.
+  bool reduce_here(const Verdict& verdict, Order& order);
   void begin_fused();
   void give(std::vector<std::vector<Order>>& orders, Order order,
             std::span<const Verdict> verdicts);
@@ -128,8 +141,8 @@ class NamedExchanges {
                             const std::vector<std::uint64_t>& splits);
   Task<> carry_out_reducescatter(Group group, Channel channel, NamedExchange& exchange);
 
-  struct Remembered {  // what a member has described, in that order
-    std::vector<NamedRequest> requests;
+  struct Remembered {  // what a rank has described, in that order
+    std::vector<SharedRequest> requests;
     std::uint64_t numbers = 0;
   };
 
@@ -144,6 +157,10 @@ class NamedExchanges {
 
   RollCall roll_;
   std::vector<Remembered> remembered_;
+  std::map<std::string, SharedRequest> descriptions_;  // of all ranks
+  std::map<std::pair<int, std::uint64_t>, std::vector<std::byte>>
+      values_;  // that came with requests
+  std::size_t values_bytes_ = 0;
   std::vector<Ready> ready_;
   int fused_under_way_ = 0;
   std::uint32_t next_channel_ = 0;

@@ -66,9 +66,8 @@ std::vector<Trait> traits_of(Act act) {
 }
 
 // As cheap as can be: requests that are alike, which is how it nearly always is.
-bool fits(const NamedRequest& one, const NamedRequest& other) {
-  if (one.act != Act::allgather && one.act != Act::alltoall) return one == other;
-  return false;
+bool are_alike(const SharedRequest& one, const SharedRequest& other) {
+  return one == other || *one == *other;
 }
 
 }  // namespace
@@ -84,9 +83,9 @@ std::string RollCall::ranks_at(const std::vector<int>& places) const {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-void RollCall::take(int place, std::uint64_t number, NamedRequest request, Time now) {
+void RollCall::take(int place, std::uint64_t number, SharedRequest request, Time now) {
   const auto at = static_cast<std::size_t>(place);
-  const Key key{request.act, request.name};
+  const Key key{request->act, request->name};
   if (waiting_.size() >= kMostWaiting) {
     throw Error(fmt::format("more than {} exchanges wait for somebody", kMostWaiting));
   }
@@ -152,14 +151,16 @@ void RollCall::look_at_all() {
   }
 }
 
+// Of those who have asked; there is one.
+const SharedRequest& RollCall::first_of(const Waiting& waiting) {
+  return *std::ranges::find_if(waiting.requests, [](const auto& request) { return !!request; });
+}
+
 std::string RollCall::difference(const Waiting& waiting) const {
-  const NamedRequest* first = nullptr;
-  for (const auto& request : waiting.requests) {
-    if (!request) continue;
-    if (first == nullptr) first = &*request;
-  }
-  const bool all_alike = std::ranges::all_of(
-      waiting.requests, [&](const auto& request) { return !request || fits(*first, *request); });
+  const SharedRequest& first = first_of(waiting);
+  const bool all_alike = std::ranges::all_of(waiting.requests, [&](const SharedRequest& request) {
+    return !request || are_alike(first, request);
+  });
   if (all_alike) return "";
   for (const Trait& trait : traits_of(first->act)) {
     std::map<std::string, std::vector<int>> views;
@@ -185,12 +186,11 @@ std::string RollCall::difference(const Waiting& waiting) const {
 std::string RollCall::fault(const Key& key, const Waiting& waiting) const {
   const Act act = key.first;
   std::vector<int> joined;
-  const NamedRequest* first = nullptr;
+  const SharedRequest& first = first_of(waiting);
   for (std::size_t place = 0; place < ranks_.size(); ++place) {
     const auto& request = waiting.requests[place];
     if (!request && gone_[place]) return fmt::format("rank {} {}", ranks_[place], *gone_[place]);
     if (!request) joined.push_back(static_cast<int>(place));
-    if (request && first == nullptr) first = &*request;
   }
   const std::string differing = difference(waiting);
   if (!differing.empty()) return differing;
@@ -236,8 +236,7 @@ Verdict RollCall::judge(const Key& key, Waiting waiting) {
   }
   if (key.first == Act::join) verdict.rows = {static_cast<std::uint64_t>(waiting.last)};
   verdict.numbers = std::move(waiting.numbers);
-  verdict.request = std::move(
-      **std::ranges::find_if(waiting.requests, [](const auto& request) { return !!request; }));
+  verdict.request = first_of(waiting);
   return verdict;
 }
 
@@ -265,8 +264,7 @@ std::vector<Verdict> RollCall::overdue(Time since) {
     verdict.error = fmt::format("{} did not begin before its deadline: {}",
                                 title(key.first, key.second), missing(waiting));
     verdict.numbers = std::move(waiting.numbers);
-    verdict.request.act = key.first;
-    verdict.request.name = key.second;
+    verdict.request = first_of(waiting);
     verdicts.push_back(std::move(verdict));
     each = waiting_.erase(each);
   }

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,8 +16,11 @@
 
 namespace starling {
 
+// The same one for all that are alike, where it is known: then they need not be compared.
+using SharedRequest = std::shared_ptr<const NamedRequest>;
+
 struct Verdict {
-  NamedRequest request;  // the first one's; others may differ in rows and splits
+  SharedRequest request;  // the first one's; others may differ in rows and splits
   // Which of its own requests this is to each place; none where it has not asked.
   std::vector<std::optional<std::uint64_t>> numbers;
   std::string error;  // empty: go ahead
@@ -36,7 +39,7 @@ class RollCall {
 
   // Place asks, for the number-th time. A request that it has asked for already and that is not
   // complete is an Error: it would have to wait for itself.
-  void take(int place, std::uint64_t number, NamedRequest request, Time now);
+  void take(int place, std::uint64_t number, SharedRequest request, Time now);
   // Nothing more comes from there: whatever waits for it fails, and why.
   void leave(int place, const std::string& why);
 
@@ -53,7 +56,7 @@ class RollCall {
 
   using Key = std::pair<Act, std::string>;
   struct Waiting {
-    std::vector<std::optional<NamedRequest>> requests;
+    std::vector<SharedRequest> requests;
     std::vector<std::optional<std::uint64_t>> numbers;
     int askers = 0;
     int last = 0;
@@ -65,6 +68,7 @@ class RollCall {
   void look_at(const Key& key);
   void look_at_all();
   Verdict judge(const Key& key, Waiting waiting);
+  static const SharedRequest& first_of(const Waiting& waiting);
   std::string difference(const Waiting& waiting) const;
   std::string missing(const Waiting& waiting) const;
   std::string fault(const Key& key, const Waiting& waiting) const;

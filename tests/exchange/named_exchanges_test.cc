@@ -17,7 +17,7 @@ namespace starling {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr NamedExchanges::Limits kLimits{10s, 4096};
+constexpr NamedExchanges::Limits kLimits{10s, 4096, 300};  // some go with their request, some fused
 constexpr int kGroupSizes[] = {1, 2, 3, 5, 8, 13};
 
 std::string words_of(const std::exception_ptr& error) {
@@ -128,8 +128,9 @@ TEST(NamedExchanges, MeetWhateverTheOrder) {
 }
 
 // The same row of requests round after round; what goes out to whom in the last one.
-Task<> rounds_of(Comm& comm, int rounds, std::vector<std::uint64_t>& sent) {
-  NamedExchanges named(comm, kLimits);
+Task<> rounds_of(Comm& comm, int rounds, std::size_t small_bytes,
+                 std::vector<std::uint64_t>& sent) {
+  NamedExchanges named(comm, {10s, 4096, small_bytes});
   for (int round = 0; round < rounds; ++round) {
     const std::uint64_t before = comm.ledger().total(Direction::sent).payload;
     std::vector<Side> sides;
@@ -147,14 +148,20 @@ Task<> rounds_of(Comm& comm, int rounds, std::vector<std::uint64_t>& sent) {
 }
 
 TEST(NamedExchanges, DescribeNothingTwiceAndGoAsOne) {
-  std::vector<std::uint64_t> of_rank_0, of_rank_1;
-  Cluster cluster(2);
-  cluster.run(
-      [&](Comm& comm) { return rounds_of(comm, 3, comm.rank() == 0 ? of_rank_0 : of_rank_1); });
-  EXPECT_GT(of_rank_1[0], 10u * 60);
-  // Ten numbers and a count, and one exchange of ten floats.
-  EXPECT_EQ(of_rank_1[1], 11u * 4 + 10u * 4);
-  EXPECT_EQ(of_rank_1[2], of_rank_1[1]);
+  const auto sent_by_rank_1 = [](std::size_t small_bytes) {
+    std::vector<std::uint64_t> of_rank_0, of_rank_1;
+    Cluster cluster(2);
+    cluster.run([&](Comm& comm) {
+      return rounds_of(comm, 3, small_bytes, comm.rank() == 0 ? of_rank_0 : of_rank_1);
+    });
+    EXPECT_GT(of_rank_1[0], 10u * 60);
+    EXPECT_EQ(of_rank_1[2], of_rank_1[1]);
+    return of_rank_1[1];
+  };
+  // A count, ten numbers, each with the word that no values follow, and one exchange of ten floats.
+  EXPECT_EQ(sent_by_rank_1(0), 4 + 10u * (4 + 1) + 10u * 4);
+  // Or with ten lengths and floats, and no exchange.
+  EXPECT_EQ(sent_by_rank_1(1000), 4 + 10u * (4 + 1) + 10u * (4 + 4));
 }
 
 // Each rank asks for one thing of its own making; returns what each fails with.

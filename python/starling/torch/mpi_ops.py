@@ -147,10 +147,14 @@ class Handle:
         self.exchanges = exchanges
         self.keeps = keeps
         self.finish = finish
+        self.addresses: Optional[list[int]] = None  # of exchanges that were had before
         self.work = None
 
     def begin(self, meeting: _world.Meeting) -> "Handle":
-        self.work = meeting.exchanges.ask(self.exchanges)
+        if self.addresses is None:
+            self.work = meeting.exchanges.ask(self.exchanges)
+        else:
+            self.work = meeting.exchanges.ask_again(self.exchanges, self.addresses)
         return self
 
     def wait(self, meeting: Optional[_world.Meeting] = None):
@@ -159,8 +163,10 @@ class Handle:
             with internal_errors():
                 if self.work is not None:
                     self.work.wait()
-                else:
+                elif self.addresses is None:
                     meeting.exchanges.run(self.exchanges)
+                else:
+                    meeting.exchanges.run_again(self.exchanges, self.addresses)
         except HorovodInternalError as error:
             _given_up.append(self)  # its memory may still be written to
             if "before its deadline" in str(error) and "has not asked" not in str(error):

@@ -60,9 +60,10 @@ def _names_of(optimizer: torch.optim.Optimizer, named_parameters) -> dict[torch.
 class _Batch:
     """Gradients that were asked for together."""
 
-    def __init__(self, handle: Handle, parts: list):
+    def __init__(self, handle: Handle, parts: list, terms: tuple):
         self.handle = handle
         self.parts = parts  # (parameter, compressed gradient, what undoes the compression)
+        self.terms = terms  # what must be as it was if they are to be asked for again
 
 
 class _Distributed:
@@ -84,6 +85,7 @@ class _Distributed:
         self._ready_bytes = 0
         self._asked: dict[torch.Tensor, None] = {}
         self._batches: list[_Batch] = []
+        self._kept: dict[torch.Tensor, _Batch] = {}  # by their first parameter, from step to step
         self._sparse: list = []
         self._grouped: list = []
         self._synchronized = False
@@ -147,12 +149,11 @@ class _Distributed:
             if self._ready_in_group[group] == len(group):
                 self._ask_for_group(group)
             return
-        if not self._ready:
-            torch.autograd.Variable._execution_engine.queue_callback(self._ask)
         self._ready[p] = None
         self._ready_bytes += p.numel() * p.element_size()
         if self._ready_bytes >= _BATCH_BYTES:
             self._ask()
+            self._begin()
 
     def _factors(self) -> tuple[float, float]:
         if self.op != Average:
@@ -165,14 +166,18 @@ class _Distributed:
         return p.grad
 
     def _ask(self) -> None:
-        """For all gradients that are ready."""
+        """Makes a batch of all gradients that are ready."""
         ready, self._ready, self._ready_bytes = self._ready, {}, 0
         if not ready:
+            return
+        self._asked.update(ready)
+        meeting = _world.world().meeting(self.process_set)
+        kept = self._kept.get(next(iter(ready)))
+        if kept is not None and self._ask_again(kept, meeting, list(ready)):
             return
         before, after = self._factors()
         parts, exchanges, memories = [], [], []
         for p in ready:
-            self._asked[p] = None
             gradient = self._gradient(p)
             name = self._parameter_names[p]
             if gradient.is_sparse:
@@ -196,8 +201,43 @@ class _Distributed:
 
         names = f"allreduce of the gradients from '{self._parameter_names[parts[0][0]]}' on"
         handle = Handle(names, exchanges, memories, finish)
-        handle.begin(_world.world().meeting(self.process_set))
-        self._batches.append(_Batch(handle, parts))
+        terms = (meeting, self.op, self.gradient_predivide_factor)
+        batch = _Batch(handle, parts, terms)
+        self._batches.append(batch)
+        if len(parts) == len(ready) and all(gradient is p.grad and memory.source is memory.target
+                                            and gradient.data_ptr() == memory.source.data_ptr()
+                                            for memory, (p, gradient, _) in zip(memories, parts)):
+            self._kept[parts[0][0]] = batch
+
+    def _ask_again(self, kept: _Batch, meeting, ready: list[torch.Tensor]) -> bool:
+        """Most batches are as they were in the step before, but for where gradients lie. False if this
+        one is not."""
+        if kept.terms != (meeting, self.op, self.gradient_predivide_factor):
+            return False
+        if len(kept.parts) != len(ready):
+            return False
+        addresses, parts = [], []
+        for p, (other, before, _) in zip(ready, kept.parts):
+            gradient = p.grad
+            if p is not other or gradient is None or gradient.dtype is not before.dtype:
+                return False
+            if gradient.shape != before.shape or not gradient.is_contiguous():
+                return False
+            if gradient.device.type != "cpu" or gradient.layout is not torch.strided:
+                return False
+            addresses.append(gradient.data_ptr())
+            parts.append((p, gradient, None))
+        handle = Handle(kept.handle.names, kept.handle.exchanges, parts, lambda: None)
+        handle.addresses = addresses
+        batch = _Batch(handle, parts, kept.terms)
+        self._batches.append(batch)
+        self._kept[ready[0]] = batch
+        return True
+
+    def _begin(self) -> None:
+        for batch in self._batches:
+            if batch.handle.work is None:
+                batch.handle.begin(batch.terms[0])
 
     def _ask_for_group(self, group: tuple) -> None:
         self._ready_in_group[group] = 0
@@ -223,13 +263,18 @@ class _Distributed:
             self._ask()
             try:
                 self._take_results()
+            except BaseException:
+                self._kept.clear()  # what is not over cannot be asked for again
+                raise
             finally:
                 self._forget()
         self._synchronized = True
 
     def _take_results(self) -> None:
-        for batch in self._batches:
-            batch.handle.wait()
+        # The last batch first: whoever waits for it drives all that is under way, and no other thread
+        # need be woken.
+        for batch in reversed(self._batches):
+            batch.handle.wait(batch.terms[0])
             for p, compressed, ctx in batch.parts:
                 self._put(p, self._compression.decompress(compressed, ctx))
         for group, handle, contexts in self._grouped:
@@ -293,6 +338,7 @@ class _Distributed:
 
     def load_state_dict(self, *args, **kwargs):
         self._forget()
+        self._kept.clear()
         self._synchronized = False
         self._should_synchronize = True
         return super().load_state_dict(*args, **kwargs)
