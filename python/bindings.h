@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/vector.h"
@@ -47,8 +48,9 @@ class Core {
       throw Error(forked_ ? "a forked process cannot exchange" : "the session is closed");
     return *session_;
   }
-  // The others hear that this rank has left, or that it has failed.
+  // The others hear that this rank has left, or that it has failed, and on whose account.
   void close(bool failed);
+  void note_lost(int rank) { lost_ = rank; }
   // In a forked child, which has none of its threads and must not speak for its parent: closes the
   // sockets that it has inherited without a word.
   void abandon();
@@ -64,6 +66,7 @@ class Core {
   Time timeout_;
   std::vector<Socket> sockets_;
   bool forked_ = false;
+  std::optional<int> lost_;
 };
 using SharedCore = std::shared_ptr<Core>;
 

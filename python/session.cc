@@ -25,7 +25,10 @@ Core::Core(const Job& job) : session_(std::make_unique<SharedSession>(job)), tim
 }
 
 void Core::close(bool failed) {
-  if (session_ && failed) session_->session().comm().owe_a_finish(true);
+  if (session_ && failed) {
+    session_->session().comm().owe_a_finish(true);
+    if (lost_) session_->session().comm().blame(*lost_);
+  }
   session_.reset();
 }
 

@@ -34,7 +34,7 @@ def main() -> None:
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = DistributedDataParallel(mnist.Network())
-    optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9)
     data = TensorDataset(*mnist.load(train=True))
     sampler = DistributedSampler(data)
     loader = DataLoader(data, args.batch, sampler=sampler)

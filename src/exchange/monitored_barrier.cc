@@ -27,8 +27,7 @@ Task<> hear_all(Group group, Channel channel, Marks& marks) {
 }
 
 Task<> lead(Group group, Channel channel, Time deadline, bool name_all, Marks& marks) {
-  Task<int> contest =
-      race(hear_all(group, channel, marks), sleep_until(group.loop(), deadline));
+  Task<int> contest = race(hear_all(group, channel, marks), sleep_until(group.loop(), deadline));
   co_await contest;
   bool named = false;
   for (std::uint8_t& mark : marks) {
@@ -63,8 +62,8 @@ Task<> monitored_barrier(Group group, Channel channel, Time deadline, bool name_
     Task<> leading = lead(group, channel, deadline, name_all, marks);
     co_await leading;
   } else {
-    Task<int> contest = race(follow(group, channel, marks),
-                             sleep_until(group.loop(), deadline + kForTheWord));
+    Task<int> contest =
+        race(follow(group, channel, marks), sleep_until(group.loop(), deadline + kForTheWord));
     const int winner = co_await contest;
     if (winner == 1) std::fill(marks.begin() + 1, marks.end(), std::uint8_t{0});  // 0 alone
   }

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -10,17 +14,31 @@
 
 namespace starling {
 
+namespace {
+
+constexpr std::chrono::microseconds kAtOnce{0};
+constexpr std::chrono::microseconds kForAMoment{150};  // more than a short exchange takes
+
+int make_alarm() {
+  const int timer = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+  if (timer < 0) throw Error(fmt::format("no timer: {}", ::strerror(errno)));
+  return timer;
+}
+
+}  // namespace
+
 SharedSession::SharedSession(Job job)
-    : session_(std::move(job)), caretaker_([this] { look_after(); }) {}
+    : session_(std::move(job)), alarm_fd_(make_alarm()), caretaker_([this] { look_after(); }) {}
 
 SharedSession::~SharedSession() {
   {
     const Lock lock(mutex_);
     stopping_ = true;
   }
-  abandoned_.notify_all();
+  call_caretaker(kAtOnce);
   session_.loop().call([] {});  // should the caretaker sleep in it
   caretaker_.join();
+  ::close(alarm_fd_);
   works_.clear();
 }
 
@@ -40,7 +58,7 @@ std::shared_ptr<SharedSession::Work> SharedSession::begin(Name name, MakeTask ma
   start(work, name, make_task, timeout);
   lock.lock();
   driven_ = false;
-  if (under_way_ > 0 && waiting_ == 0) abandoned_.notify_one();
+  if (under_way_ > 0 && waiting_ == 0) call_caretaker(kForAMoment);
   if (waiting_ > 0) changed_.notify_all();
   return work;
 }
@@ -96,6 +114,7 @@ void SharedSession::then(Work& work, std::function<void()> on_end) {
     STARLING_CHECK(!work.on_end_, "somebody else is told already when this work ends");
     if (!work.done()) {
       work.on_end_ = std::move(on_end);
+      if (waiting_ == 0 && !driven_) call_caretaker(kAtOnce);  // who is told need not wait
       return;
     }
   }
@@ -132,7 +151,7 @@ bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   }
   --waiting_;
   if (waiting_ > 0) changed_.notify_all();
-  if (waiting_ == 0 && under_way_ > 0 && !driven_) abandoned_.notify_one();
+  if (waiting_ == 0 && under_way_ > 0 && !driven_) call_caretaker(kForAMoment);
   return work.done();
 }
 
@@ -156,16 +175,27 @@ void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
   drive(lock, [&] { return work->done(); });
   --waiting_;
   if (waiting_ > 0) changed_.notify_all();
-  if (waiting_ == 0 && under_way_ > 0) abandoned_.notify_one();
+  if (waiting_ == 0 && under_way_ > 0) call_caretaker(kForAMoment);
   lock.unlock();
   if (work->error()) std::rethrow_exception(work->error());
 }
 
+void SharedSession::call_caretaker(std::chrono::microseconds in) {
+  itimerspec when{};
+  when.it_value.tv_nsec = std::max<long>(1, std::chrono::nanoseconds(in).count());
+  STARLING_CHECK(::timerfd_settime(alarm_fd_, 0, &when, nullptr) == 0,
+                 "a timer that cannot be set");
+}
+
+// Whoever stops waiting or driving while there is work left calls, so what is seen here can wait.
 void SharedSession::look_after() {
   Lock lock(mutex_);
   while (!stopping_) {
     if (driven_ || waiting_ > 0 || under_way_ == 0) {
-      abandoned_.wait(lock);
+      lock.unlock();
+      std::uint64_t calls = 0;
+      [[maybe_unused]] const ssize_t heard = ::read(alarm_fd_, &calls, sizeof calls);
+      lock.lock();
       continue;
     }
     drive(lock, [&] {

@@ -2,8 +2,9 @@
 //
 // Nobody owns the loop. Who waits for work drives it, unless somebody does already: a hand-over
 // between threads costs a slice of the scheduler's, which is more than a short exchange takes. When
-// nobody waits and there is work under way, a thread of the session's own drives, so that it goes on
-// while the program computes. When there is none, all sleep.
+// nobody waits and there is work under way, a thread of the session's own, the caretaker, drives, so
+// that it goes on while the program computes. When there is none, all sleep. As most who begin work
+// wait for it at once, the caretaker looks a moment later, unless it is known that nobody will.
 #pragma once
 
 #include <atomic>
@@ -73,11 +74,12 @@ class SharedSession {
   template <class Enough>
   void drive(Lock& lock, const Enough& enough);
   void look_after();
+  void call_caretaker(std::chrono::microseconds in);
 
   Session session_;
   std::mutex mutex_;
-  std::condition_variable changed_;    // some work is done, or nobody drives
-  std::condition_variable abandoned_;  // there is work that nobody waits for
+  std::condition_variable changed_;  // some work is done, or nobody drives
+  int alarm_fd_;                     // a timer, which calls the caretaker
   bool driven_ = false;
   int waiting_ = 0;
   bool stopping_ = false;

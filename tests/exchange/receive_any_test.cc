@@ -87,8 +87,8 @@ Task<> wait_for_nothing(Group group) {
 TEST(ReceiveAny, FailsWithTheRankThatIsLost) {
   Cluster cluster(3);
   cluster.crash(2, 1ms);
-  const auto errors =
-      cluster.try_run([](Comm& comm) { return comm.rank() == 0 ? read_one(comm) : wait_for_nothing(comm); });
+  const auto errors = cluster.try_run(
+      [](Comm& comm) { return comm.rank() == 0 ? read_one(comm) : wait_for_nothing(comm); });
   ASSERT_NE(errors[0], nullptr);
   try {
     std::rethrow_exception(errors[0]);
