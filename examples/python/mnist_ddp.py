@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """MNIST by DistributedDataParallel over Starling: a PyTorch program whose backend has another name.
 
     starling launch -n 4 -- python3 examples/python/mnist_ddp.py

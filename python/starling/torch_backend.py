@@ -112,6 +112,12 @@ class StarlingGroup(dist.ProcessGroup):
 
     _get_backend_name = name = getBackendName
 
+    # From torch 2.0 on a group has a backend for each kind of device; ours is all of them.
+    supports_coalescing = False
+
+    def _get_backend(self, device) -> "StarlingGroup":
+        return self
+
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0
 
