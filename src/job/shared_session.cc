@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::microseconds kAtOnce{0};
 constexpr std::chrono::microseconds kForAMoment{150};  // more than a short exchange takes
+constexpr std::chrono::milliseconds kEverySoOften{200};
 
 int make_alarm() {
   const int timer = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
@@ -139,9 +140,9 @@ bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   ++waiting_;
   while (!work.done() && !late()) {
     if (!driven_) {
-      // A timer wakes the loop, or nothing would.
-      std::optional<Running> alarm;
-      if (timeout) alarm.emplace(sleep_until(session_.loop(), deadline));
+      // The caretaker wakes us, or nothing would; if not, it need not look.
+      call_caretaker(timeout ? std::chrono::ceil<std::chrono::microseconds>(deadline - clock.now())
+                             : kEverySoOften);
       drive(lock, [&] { return work.done() || late(); });
     } else if (timeout) {
       changed_.wait_for(lock, deadline - clock.now());
@@ -181,8 +182,11 @@ void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
 }
 
 void SharedSession::call_caretaker(std::chrono::microseconds in) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(in);
   itimerspec when{};
-  when.it_value.tv_nsec = std::max<long>(1, std::chrono::nanoseconds(in).count());
+  when.it_value.tv_sec = whole.count();
+  when.it_value.tv_nsec = std::chrono::nanoseconds(in - whole).count();
+  if (in <= kAtOnce) when.it_value.tv_nsec = 1;  // nothing would mean never
   STARLING_CHECK(::timerfd_settime(alarm_fd_, 0, &when, nullptr) == 0,
                  "a timer that cannot be set");
 }
@@ -196,6 +200,10 @@ void SharedSession::look_after() {
       std::uint64_t calls = 0;
       [[maybe_unused]] const ssize_t heard = ::read(alarm_fd_, &calls, sizeof calls);
       lock.lock();
+      if (driven_ && waiting_ > 0) {  // whoever drives may have waited long enough
+        session_.loop().call([] {});
+        call_caretaker(kEverySoOften);
+      }
       continue;
     }
     drive(lock, [&] {
