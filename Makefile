@@ -13,13 +13,15 @@ PREFIX  ?= /usr/local
 # A compiler on libtorch wants about 2 GB; memory, not cores, is what a small machine runs out of.
 JOBS    ?= $(shell nproc)
 
-.PHONY: all build train test mutate bench mnist fashion-mnist kjv setup install sanitize asan tsan format check-format clean help
+.PHONY: all build train test python wheel test-torch2 mutate bench mnist fashion-mnist kjv setup install sanitize asan tsan format check-format clean help
 
 all: build
 
 help:
 	@echo "make train         train 4 workers on MNIST by pair-wise averaging"
 	@echo "make test          build and run all tests"
+	@echo "make python        build the Python package, to be used in place; make wheel: to be installed"
+	@echo "make test-torch2   the Python tests with the newest torch that the Python registry has"
 	@echo "make fashion-mnist get Fashion-MNIST, for --data fashion-mnist"
 	@echo "make kjv           get the King James Bible, for --data kjv"
 	@echo "make mutate        put bugs in, one at a time: do the tests notice? (SHARE=0.1 SEED=3 ONLY=codec)"
@@ -63,6 +65,20 @@ test:
 	$(call configure,release)
 	$(call compile,release,all)
 	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure --no-tests=error
+
+# The core module beside links to the package's files: PYTHONPATH=build/release/python.
+python:
+	@scripts/setup python
+	$(call configure,release)
+	$(call compile,release,_core starling-program)
+	@echo "PYTHONPATH=$(CURDIR)/$(BUILD)/python"
+
+wheel:
+	@scripts/setup python
+	@pip wheel --no-deps --wheel-dir build/wheels .
+
+test-torch2: python
+	@tests/python/with_torch2 $(BUILD)
 
 # A tenth of them: make mutate SHARE=0.1 SEED=3
 mutate:

@@ -6,8 +6,12 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "base/vector.h"
 #include "job/shared_session.h"
@@ -37,21 +41,32 @@ struct Memory {
 // A session that Python holds, and what is left of it when it is closed: nothing.
 class Core {
  public:
-  explicit Core(const Job& job)
-      : session_(std::make_unique<SharedSession>(job)), timeout_(job.timeout) {}
+  explicit Core(const Job& job);
 
   SharedSession& session() {
-    if (!session_) throw Error("the session is closed");
+    if (!session_)
+      throw Error(forked_ ? "a forked process cannot exchange" : "the session is closed");
     return *session_;
   }
-  void close() { session_.reset(); }
-  // In a forked child, which has none of its threads and must not speak for its parent.
-  void abandon() { static_cast<void>(session_.release()); }
+  // The others hear that this rank has left, or that it has failed, and on whose account.
+  void close(bool failed);
+  void note_lost(int rank) { lost_ = rank; }
+  // In a forked child, which has none of its threads and must not speak for its parent: closes the
+  // sockets that it has inherited without a word.
+  void abandon();
   Time timeout() const { return timeout_; }
 
  private:
+  struct Socket {
+    int descriptor;
+    ino_t inode;  // whether the number still means that socket
+  };
+
   std::unique_ptr<SharedSession> session_;
   Time timeout_;
+  std::vector<Socket> sockets_;
+  bool forked_ = false;
+  std::optional<int> lost_;
 };
 using SharedCore = std::shared_ptr<Core>;
 

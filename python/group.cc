@@ -5,11 +5,15 @@
 #include "bindings.h"
 #include "exchange/allreduce.h"
 #include "exchange/collectives.h"
+#include "exchange/monitored_barrier.h"
+#include "exchange/receive_any.h"
 #include "work.h"
 
 namespace starling {
 
 namespace {
+
+constexpr double kGraceSeconds = 5;  // for an exchange that keeps its own deadline
 
 class PyGroup {
  public:
@@ -31,7 +35,7 @@ class PyGroup {
     const Time timeout = seconds ? time_of(*seconds) : core_->timeout();
     const py::gil_scoped_release others_may_run;
     return {core_, core_->session().begin(
-                       channel.operation,
+                       group_.in_comm(channel),
                        [group = group_, channel, make = std::move(make_task)] {
                          return make(group, channel);
                        },
@@ -110,6 +114,78 @@ Task<> send_of(Group group, Channel channel, ConstVector values, int to) {
 Task<> receive_of(Group group, Channel channel, Vector values, int from) {
   Receive receiving = group.receive(from, channel, values.bytes());
   co_await receiving;
+}
+
+// What Python learns of an exchange beside the values that it moves.
+struct Outcome {
+  int from = -1;             // whose message was received
+  std::vector<int> missing;  // who did not come to a barrier
+};
+using SharedOutcome = std::shared_ptr<Outcome>;
+
+Task<> receive_any_of(Group group, Channel channel, Vector values, SharedOutcome outcome) {
+  Task<> receiving = receive_any(group, channel, values.bytes(), outcome->from);
+  co_await receiving;
+}
+Task<> monitored_barrier_of(Group group, Channel channel, Time timeout, bool name_all,
+                            SharedOutcome outcome) {
+  Task<> coming =
+      monitored_barrier(group, channel, group.loop().now() + timeout, name_all, outcome->missing);
+  co_await coming;
+}
+
+void add_messages(py::class_<PyGroup>& group) {
+  using Timeout = std::optional<double>;
+  const py::arg_v timeout = py::arg("timeout") = py::none();
+  group
+      .def(
+          "send",
+          [](PyGroup& self, const Memory& values, int to, std::int64_t tag, Timeout seconds) {
+            return self.begin_on(
+                self.tagged("send", tag),
+                [v = values.vector(), to](Group g, Channel c) { return send_of(g, c, v, to); },
+                seconds);
+          },
+          py::arg("values"), py::arg("to"), py::arg("tag") = 0, timeout)
+      .def(
+          "receive",
+          [](PyGroup& self, const Memory& values, int from, std::int64_t tag, Timeout seconds) {
+            return self.begin_on(
+                self.tagged("receive", tag),
+                [v = values.vector(), from](Group g, Channel c) {
+                  return receive_of(g, c, v, from);
+                },
+                seconds);
+          },
+          py::arg("values"), py::arg("from_"), py::arg("tag") = 0, timeout)
+      .def(
+          "receive_any",
+          [](PyGroup& self, const Memory& values, std::int64_t tag, Timeout seconds) {
+            const auto outcome = std::make_shared<Outcome>();
+            PyWork work = self.begin_on(
+                self.tagged("receive", tag),
+                [v = values.vector(), outcome](Group g, Channel c) {
+                  return receive_any_of(g, c, v, outcome);
+                },
+                seconds);
+            return std::pair(std::move(work), outcome);
+          },
+          py::arg("values"), py::arg("tag") = 0, timeout,
+          "The work, and an Outcome that knows whose message it was once that is done.")
+      .def(
+          "monitored_barrier",
+          [](PyGroup& self, double seconds, bool name_all) {
+            const auto outcome = std::make_shared<Outcome>();
+            PyWork work = self.begin(
+                "monitored_barrier",
+                [=](Group g, Channel c) {
+                  return monitored_barrier_of(g, c, time_of(seconds), name_all, outcome);
+                },
+                seconds + kGraceSeconds);
+            return std::pair(std::move(work), outcome);
+          },
+          py::arg("timeout"), py::arg("name_all"),
+          "The work, and an Outcome that knows who was missing once that is done.");
 }
 
 void add_exchanges(py::class_<PyGroup>& group) {
@@ -214,32 +290,13 @@ void add_exchanges(py::class_<PyGroup>& group) {
             return self.begin(
                 "barrier", [](Group g, Channel c) { return barrier(g, c); }, seconds);
           },
-          timeout)
-      .def(
-          "send",
-          [](PyGroup& self, const Memory& values, int to, std::int64_t tag, Timeout seconds) {
-            return self.begin_on(
-                self.tagged("send", tag),
-                [v = values.vector(), to](Group g, Channel c) { return send_of(g, c, v, to); },
-                seconds);
-          },
-          py::arg("values"), py::arg("to"), py::arg("tag") = 0, timeout)
-      .def(
-          "receive",
-          [](PyGroup& self, const Memory& values, int from, std::int64_t tag, Timeout seconds) {
-            return self.begin_on(
-                self.tagged("receive", tag),
-                [v = values.vector(), from](Group g, Channel c) {
-                  return receive_of(g, c, v, from);
-                },
-                seconds);
-          },
-          py::arg("values"), py::arg("from_"), py::arg("tag") = 0, timeout);
+          timeout);
 }
 
 }  // namespace
 
 void add_groups(py::module_& module) {
+  module.attr("GROUPS") = Group::kNumbers;
   py::class_<PyWork>(module, "Work")
       .def("done", &PyWork::done)
       .def("wait", &PyWork::wait, py::arg("timeout") = py::none())
@@ -253,6 +310,11 @@ void add_groups(py::module_& module) {
       .def_property_readonly("size", &PyGroup::size)
       .def_property_readonly("ranks", &PyGroup::ranks);
   add_exchanges(group);
+  add_messages(group);
+
+  py::class_<Outcome, SharedOutcome>(module, "Outcome")
+      .def_readonly("from_", &Outcome::from)
+      .def_readonly("missing", &Outcome::missing);
 }
 
 }  // namespace starling

@@ -1,8 +1,11 @@
 // starling._core: what Python needs of Starling's core, one file a topic.
+#include "base/version.h"
 #include "bindings.h"
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "Sessions, groups and exchanges of Starling.";
+  module.attr("VERSION") = starling::version();
+  module.attr("BUILT_WITH") = STARLING_BUILT_WITH;
   starling::add_session(module);
   starling::add_groups(module);
 }

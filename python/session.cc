@@ -1,7 +1,44 @@
 // Joining a job, and what goes wrong in one.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <optional>
+
 #include "bindings.h"
 
 namespace starling {
+
+namespace {
+
+std::optional<ino_t> inode_of(int descriptor) {
+  struct stat found {};
+  if (::fstat(descriptor, &found) != 0) return std::nullopt;
+  return found.st_ino;
+}
+
+}  // namespace
+
+Core::Core(const Job& job) : session_(std::make_unique<SharedSession>(job)), timeout_(job.timeout) {
+  for (const int descriptor : session_->session().sockets()) {
+    if (const auto inode = inode_of(descriptor)) sockets_.push_back({descriptor, *inode});
+  }
+}
+
+void Core::close(bool failed) {
+  if (session_ && failed) {
+    session_->session().comm().owe_a_finish(true);
+    if (lost_) session_->session().comm().blame(*lost_);
+  }
+  session_.reset();
+}
+
+void Core::abandon() {
+  static_cast<void>(session_.release());
+  forked_ = true;
+  for (const Socket& each : sockets_) {
+    if (inode_of(each.descriptor) == each.inode) ::close(each.descriptor);
+  }
+}
 
 void add_session(py::module_& module) {
   const auto error = py::register_exception<Error>(module, "Error", PyExc_RuntimeError);
@@ -40,10 +77,8 @@ void add_session(py::module_& module) {
       .def_property_readonly("rank", [](Core& core) { return core.session().comm().rank(); })
       .def_property_readonly("size", [](Core& core) { return core.session().comm().size(); })
       .def("abandon", &Core::abandon)
-      .def("close", [](Core& core) {
-        const py::gil_scoped_release others_may_run;
-        core.close();
-      });
+      .def("close", &Core::close, py::arg("failed") = false,
+           py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace starling

@@ -3,6 +3,7 @@
 
 #include <pybind11/functional.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "bindings.h"
@@ -18,14 +19,19 @@ class PyWork {
   bool done() const { return work_->done(); }
   // False if it is not done by then. Throws what it failed with.
   bool wait(std::optional<double> seconds) {
-    bool done = work_->done();
-    if (!done) {
-      const py::gil_scoped_release others_may_run;
-      std::optional<Time> timeout;
-      if (seconds) timeout = time_of(*seconds);
-      done = core_->session().wait(*work_, timeout);
+    std::optional<Time> left;
+    if (seconds) left = time_of(*seconds);
+    while (!work_->done() && (!left || *left > Time::zero())) {
+      const Time slice = left ? std::min(*left, kLookForSignals) : kLookForSignals;
+      {
+        const py::gil_scoped_release others_may_run;
+        core_->session().wait(*work_, slice);
+      }
+      if (left) *left -= slice;
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     }
-    if (done && work_->error()) std::rethrow_exception(work_->error());
+    const bool done = work_->done();
+    if (done && work_->error()) rethrow();
     return done;
   }
   // Calls that once it is done, in whichever thread drives then.
@@ -48,6 +54,18 @@ class PyWork {
   }
 
  private:
+  [[noreturn]] void rethrow() {
+    try {
+      std::rethrow_exception(work_->error());
+    } catch (const PeerLost& lost) {
+      core_->note_lost(lost.rank());
+      throw;
+    }
+  }
+
+  // Python's own handlers run only where Python runs, so Ctrl-C would wait for the work to end.
+  static constexpr Time kLookForSignals = std::chrono::milliseconds(200);
+
   SharedCore core_;
   std::shared_ptr<SharedSession::Work> work_;
 };

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import socket
+import sys
 import threading
 
 from . import _core
@@ -16,9 +18,10 @@ _open: "Session | None" = None
 class Session:
     """A job joined. Groups of its ranks exchange; the last one to go closes it."""
 
-    def __init__(self, core: _core.Core, token: str):
+    def __init__(self, core: _core.Core, token: str, opened_by: str = ""):
         self.core = core
         self.token = token  # the same on all ranks, and on no others
+        self.opened_by = opened_by  # whose it is to close
         self.rank: int = core.rank
         self.size: int = core.size
         self._numbers: set[int] = {0}
@@ -38,21 +41,23 @@ class Session:
         with self._guard:
             self._numbers.discard(number)
 
-    def close(self) -> None:
+    def close(self, failed: bool = False) -> None:
+        """Leaves; if this rank has failed, the others hear that."""
         global _open
         with _lock:
             if _open is self:
                 _open = None
-        self.core.close()
+        self.core.close(failed)
 
 
 def current() -> "Session | None":
     return _open
 
 
-def adopt(core: _core.Core, token: str) -> Session:
+def adopt(core: _core.Core, token: str, opened_by: str = "") -> Session:
+    """Makes it this process's session."""
     global _open
-    session = Session(core, token)
+    session = Session(core, token, opened_by)
     with _lock:
         _open = session
     return session
@@ -68,6 +73,15 @@ def listen(address: str) -> tuple[int, int]:
     return listener.detach(), port
 
 
+def here() -> str:
+    """The same for all who reach each other by loopback, and for nobody else."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as boot:
+            return boot.read().strip() + os.readlink("/proc/self/ns/net")
+    except OSError:
+        return socket.gethostname()
+
+
 def address_towards(host: str) -> str:
     """This machine's address on the way to that host."""
     try:
@@ -81,9 +95,29 @@ def address_towards(host: str) -> str:
 
 def _close_at_exit() -> None:
     # Before the interpreter goes: a thread of ours may want its lock.
+    error = getattr(sys, "last_value", None)  # that nobody has caught
+    if error is not None:
+        _tell_launcher(error)
     session = _open
     if session is not None:
-        session.close()
+        session.close(failed=error is not None)
+
+
+def _tell_launcher(error: BaseException) -> None:
+    """Why this rank ends, so that the launcher names the one whose fault it was."""
+    descriptor = os.environ.get("STARLING_EVENTS_FD")
+    if descriptor is None:
+        return
+    line = {
+        "event": "error",
+        "message": f"{type(error).__name__}: {error}",
+        "peer_lost": isinstance(error, _core.PeerLost),
+        "cut_off": False,
+    }
+    try:
+        os.write(int(descriptor), (json.dumps(line) + "\n").encode())
+    except (OSError, ValueError):
+        pass  # a launcher that is gone takes us with it anyway
 
 
 atexit.register(_close_at_exit)

@@ -3,208 +3,93 @@
     import starling.torch_backend
     torch.distributed.init_process_group("starling")
 
-after which DistributedDataParallel and every collective of torch.distributed run over Starling.
-The ranks meet through torch's own store, however it was made (env://, tcp://, file://, torchrun's).
+after which DistributedDataParallel and every collective of torch.distributed run over Starling. The
+ranks meet through torch's own store, however it was made (env://, tcp://, file://, torchrun's). Under
+mpirun and srun, importing this module sets the variables that env:// reads.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import secrets
-import threading
+import socket
 import weakref
 from datetime import timedelta
-from typing import Callable, Optional, Sequence
+from typing import Optional, Sequence
 
 import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from . import _core, _session
+from . import _core, _launchers, _session
+from ._tensors import (
+    Copies,
+    Kept,
+    Parts,
+    SparseSum,
+    Staged,
+    as_bytes,
+    byte_memory,
+    bytes_in,
+    joined,
+    memory,
+    on_cpu,
+)
+from ._works import All, Done, Work, WorksUnderWay, seconds_of
 
 __all__ = ["StarlingGroup"]
 
-_ELEMENTS = {
-    getattr(torch, name): _core.ELEMENTS.index(element)
-    for name, element in {
-        "float32": "f32",
-        "float64": "f64",
-        "float16": "f16",
-        "bfloat16": "bf16",
-        "uint8": "u8",
-        "int8": "i8",
-        "int16": "i16",
-        "int32": "i32",
-        "int64": "i64",
-        "bool": "bool",
-    }.items()
-}
 _OPS = {
-    dist.ReduceOp.SUM: "sum",
-    dist.ReduceOp.AVG: "mean",
-    dist.ReduceOp.PRODUCT: "product",
-    dist.ReduceOp.MIN: "min",
-    dist.ReduceOp.MAX: "max",
-    dist.ReduceOp.BAND: "and",
-    dist.ReduceOp.BOR: "or",
-    dist.ReduceOp.BXOR: "xor",
+    dist.ReduceOp.SUM: ("sum", torch.add),
+    dist.ReduceOp.AVG: ("mean", torch.add),
+    dist.ReduceOp.PRODUCT: ("product", torch.mul),
+    dist.ReduceOp.MIN: ("min", torch.minimum),
+    dist.ReduceOp.MAX: ("max", torch.maximum),
+    dist.ReduceOp.BAND: ("and", torch.bitwise_and),
+    dist.ReduceOp.BOR: ("or", torch.bitwise_or),
+    dist.ReduceOp.BXOR: ("xor", torch.bitwise_xor),
 }
-_NO_TIMEOUT = timedelta(0)
+_NAMES = {hash(op): name for op, (name, _) in _OPS.items()}  # comparing them takes ten times as long
+_LOCAL = {name: combine for name, combine in _OPS.values()}
 
 
 def _op_name(op) -> str:
-    for known, name in _OPS.items():
-        if op == known:
-            return name
-    raise ValueError(f"starling has no reduction {op}")
+    name = _NAMES.get(hash(op))
+    if name is None:
+        raise ValueError(f"starling has no reduction {op}")
+    return name
 
 
-def _memory(tensor: torch.Tensor) -> _core.Memory:
-    element = _ELEMENTS.get(tensor.dtype)
-    if element is None:
-        raise ValueError(f"starling cannot exchange tensors of {tensor.dtype}")
-    return _core.Memory(tensor.data_ptr(), tensor.numel(), element)
-
-
-def _seconds(timeout: Optional[timedelta]) -> Optional[float]:
-    if timeout is None or timeout.total_seconds() <= 0:  # to torch both zero and less mean none
-        return None
-    return timeout.total_seconds()
-
-
-class _Staged:
-    """A tensor as the core can take it: dense, on the CPU; and the way back."""
-
-    def __init__(self, tensor: torch.Tensor, returns: bool):
-        if tensor.is_sparse:
-            raise ValueError("starling exchanges dense tensors only: call to_dense() before")
-        dense = tensor.detach()
-        if dense.is_complex():
-            dense = torch.view_as_real(dense.resolve_conj().contiguous())
-        if dense.device.type != "cpu":
-            self.flat = torch.empty(
-                dense.shape, dtype=dense.dtype, pin_memory=torch.cuda.is_available()
+def _check_alike(what: str, tensors: Sequence[torch.Tensor]) -> None:
+    if not tensors:
+        raise ValueError(f"{what}: requires non-empty tensor list")
+    for i, tensor in enumerate(tensors[1:], 1):
+        if tensor.dtype != tensors[0].dtype:
+            raise ValueError(
+                f"{what}: invalid tensor type at index {i} "
+                f"(expected {tensors[0].dtype}, got {tensor.dtype})"
             )
-            self.flat.copy_(dense)
-        else:
-            self.flat = dense.contiguous()
-        self.original = tensor
-        self.returns = returns and self.flat.data_ptr() != tensor.data_ptr()
-
-    def give_back(self) -> None:
-        if not self.returns:
-            return
-        with torch.no_grad():
-            flat = torch.view_as_complex(self.flat) if self.original.is_complex() else self.flat
-            self.original.detach().copy_(flat.view(self.original.shape))
+        if tensor.shape != tensors[0].shape:
+            raise ValueError(
+                f"{what}: invalid tensor size at index {i} "
+                f"(expected {tuple(tensors[0].shape)}, got {tuple(tensor.shape)})"
+            )
 
 
-class _Work(c10d.Work):
-    """An exchange under way. Whoever waits drives it; a future is made only for those who ask."""
-
-    def __init__(self, core_work, after: Sequence[Callable[[], None]], result, source: int = -1):
-        super().__init__()
-        self._core = core_work
-        self._after = list(after)
-        self._result = result
-        self._source = source
-        self._lock = threading.Lock()
-        self._future: Optional[torch.futures.Future] = None
-
-    def _conclude(self) -> None:
-        with self._lock:
-            after, self._after = self._after, []
-            for step in after:
-                step()
-
-    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
-        if not self._core.wait(_seconds(timeout)):
-            raise RuntimeError(f"the exchange did not end within {timeout}")
-        self._conclude()
-        return True
-
-    def synchronize(self) -> None:
-        self.wait()
-
-    def is_completed(self) -> bool:
-        return self._core.done()
-
-    def is_success(self) -> bool:
-        return self.is_completed() and self.exception() is None
-
-    def exception(self):
-        try:
-            self._core.wait(0)
-        except RuntimeError as error:
-            return error
-        return None
-
-    def result(self):
-        return self._result
-
-    def source_rank(self) -> int:
-        return self._source
-
-    _source_rank = source_rank
-
-    def get_future(self) -> torch.futures.Future:
-        if self._future is None:
-            self._future = torch.futures.Future()
-            self._core.then(self._fulfil)
-        return self._future
-
-    def _fulfil(self) -> None:
-        try:
-            self._core.wait(0)
-            self._conclude()
-        except Exception as error:  # the future tells whoever waits for it
-            self._future.set_exception(error)
-        else:
-            self._future.set_result(self._result)
+def _check_types(what: str, dtype: torch.dtype, tensors: Sequence[torch.Tensor]) -> None:
+    for i, tensor in enumerate(tensors):
+        if tensor.dtype != dtype:
+            raise ValueError(
+                f"{what}: invalid tensor type at index {i} (expected {dtype}, got {tensor.dtype})"
+            )
 
 
-class _Done:
-    """Of an exchange that needed none."""
-
-    def wait(self, timeout=None) -> bool:
-        return True
-
-    def done(self) -> bool:
-        return True
-
-    def then(self, on_end) -> None:
-        on_end()
-
-
-class _All:
-    """Several exchanges as one."""
-
-    def __init__(self, works):
-        self._works = list(works)
-
-    def wait(self, timeout=None) -> bool:
-        return all([work.wait(timeout) for work in self._works])
-
-    def done(self) -> bool:
-        return all(work.done() for work in self._works)
-
-    def then(self, on_end) -> None:
-        left = len(self._works)
-        guard = threading.Lock()
-
-        def one_done():
-            nonlocal left
-            with guard:
-                left -= 1
-                last = left == 0
-            if last:
-                on_end()
-
-        for work in self._works:
-            work.then(one_done)
-        if not self._works:
-            on_end()
+def _only(what: str, tensors: Sequence) -> object:
+    if len(tensors) != 1:
+        raise ValueError(f"{what}: requires a single-element list, got {len(tensors)}")
+    return tensors[0]
 
 
 class StarlingGroup(dist.ProcessGroup):
@@ -214,10 +99,11 @@ class StarlingGroup(dist.ProcessGroup):
         super().__init__(rank, size)
         self._store = store
         self._timeout = timeout.total_seconds()
-        self._session, ranks, self._number = _meet(store, rank, size, timeout)
-        self._group = self._session.group(ranks, self._number)
-        weakref.finalize(self, self._session.release, self._number)
-        self._under_way: list[_Work] = []
+        self._rank, self._size = rank, size
+        session, ranks, number = _meet(store, rank, size, timeout)
+        self._group = session.group(ranks, number)
+        weakref.finalize(self, session.release, number)
+        self._under_way = WorksUnderWay()
         self._sequence = 0
 
     # What torch asks of every group.
@@ -226,266 +112,354 @@ class StarlingGroup(dist.ProcessGroup):
 
     _get_backend_name = name = getBackendName
 
+    # From torch 2.0 on a group has a backend for each kind of device; ours is all of them.
+    supports_coalescing = False
+
+    def _get_backend(self, device) -> "StarlingGroup":
+        return self
+
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0
 
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
 
-    def _begun(self, core_work, staged: Sequence[_Staged], result, source: int = -1) -> _Work:
+    def _begun(self, core_work, staged: Sequence, result, **more) -> Work:
         self._sequence += 1
-        work = _Work(core_work, [each.give_back for each in staged if each.returns], result, source)
-        work.keeps = staged  # until it is done, whatever becomes of the caller's
-        self._under_way = [each for each in self._under_way if not each.is_completed()]
-        self._under_way.append(work)
+        work = Work(core_work, staged, result, **more)
+        self._under_way.add(work)
         return work
 
-    def _seconds_of(self, opts) -> float:
-        given = _seconds(getattr(opts, "timeout", None))
+    def _together(self, works: Sequence[Work], result) -> Work:
+        staged = [each for work in works for each in work.staged]
+        for work in works:
+            work.staged = ()
+        return self._begun(All([work.core for work in works]), staged, result)
+
+    def _seconds(self, opts) -> float:
+        given = seconds_of(getattr(opts, "timeout", None))
         return self._timeout if given is None else given
 
+    def _check_root(self, what: str, root: int) -> None:
+        if not 0 <= root < self._size:
+            raise ValueError(f"{what}: invalid root rank: {root} of {self._size}")
+
     # Reductions.
-    def allreduce(self, tensors, opts=None) -> _Work:
-        tensors, op = _tensors_and_op(tensors, opts)
-        seconds = self._seconds_of(opts)
-        staged = [_Staged(tensor, returns=True) for tensor in tensors]
-        works = [self._group.all_reduce(_memory(each.flat), op, seconds) for each in staged]
-        return self._begun(_one(works), staged, tensors)
-
-    def allreduce_coalesced(self, tensors, opts=None) -> _Work:
-        tensors, op = _tensors_and_op(tensors, opts)
-        if not tensors:
-            return self._begun(_Done(), [], tensors)
-        flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-        core = self._group.all_reduce(_memory(flat), op, self._seconds_of(opts))
-        return self._begun(core, [_Parts(flat, tensors)], tensors)
-
-    def reduce(self, tensors, opts=None) -> _Work:
-        opts = opts or c10d.ReduceOptions()
+    def allreduce(self, tensors, opts=None) -> Work:
+        if isinstance(tensors, torch.Tensor):
+            tensors = [tensors]
+        op = _op_name(getattr(opts, "reduceOp", dist.ReduceOp.SUM if opts is None else opts))
+        if len(tensors) != 1:
+            return self._allreduce_several(tensors, op, opts)
         (tensor,) = tensors
-        is_root = self.rank() == opts.rootRank
-        staged = _Staged(tensor, returns=is_root)
+        if tensor.layout is torch.sparse_coo:
+            return self._allreduce_sparse(tensor, op, opts)
+        # What most exchanges are takes the short way.
+        is_plain = tensor.is_cpu and tensor.is_contiguous() and not tensor.is_complex()
+        staged = Kept(tensor) if is_plain else Staged(tensor, returns=True)
+        flat = tensor if is_plain else staged.flat
+        core = self._group.all_reduce(memory(flat), op, self._seconds(opts))
+        return self._begun(core, (staged,), tensors)
+
+    def _allreduce_several(self, tensors, op: str, opts) -> Work:
+        """As if each of this rank's tensors were another rank's; all become the same."""
+        _check_alike("allreduce", tensors)
+        total = on_cpu(functools.reduce(_LOCAL[op], [tensor.detach() for tensor in tensors]))
+        if op == "mean":
+            total /= len(tensors)
+        core = self._group.all_reduce(memory(total), op, self._seconds(opts))
+        return self._begun(core, [Copies(total, tensors)], tensors)
+
+    def _allreduce_sparse(self, tensor, op: str, opts) -> Work:
+        """Everybody's indices and values go to everybody, once all know how many there are."""
+        if op != "sum":
+            raise ValueError(f"allreduce: sparse tensors have no {op}: unsupported reduction operation")
+        own = tensor.detach().coalesce()
+        indices = on_cpu(own.indices().t())  # a row an element, so that ranks' follow each other
+        values = on_cpu(own.values())
+        rows = self._gathered(torch.tensor([len(indices)]), [1] * self._size, opts)
+        rows.wait()
+        counts = rows.result().tolist()
+        works = [self._gathered(part, counts, opts) for part in (indices, values)]
+        total = SparseSum(tensor, *(work.result() for work in works))
+        return self._begun(All([work.core for work in works]), [total], [tensor])
+
+    def _gathered(self, rows: torch.Tensor, counts: Sequence[int], opts) -> Work:
+        """Everybody's rows one behind the other: the work's result."""
+        whole = rows.new_empty((sum(counts), *rows.shape[1:]))
+        begin = sum(counts[: self._rank])
+        whole[begin : begin + len(rows)] = rows
+        row_bytes = bytes_in(whole) // max(1, len(whole))
+        core = self._group.all_gather(
+            byte_memory(whole), [count * row_bytes for count in counts], self._seconds(opts)
+        )
+        return self._begun(core, (Kept(whole),), whole)
+
+    def allreduce_coalesced(self, tensors, opts=None) -> Work:
+        op = _op_name(getattr(opts, "reduceOp", dist.ReduceOp.SUM))
+        if not tensors:
+            return self._begun(Done(), (), tensors)
+        _check_types("allreduce_coalesced", tensors[0].dtype, tensors)
+        flat = joined(tensors)
+        core = self._group.all_reduce(memory(flat), op, self._seconds(opts))
+        return self._begun(core, (Parts(as_bytes(flat), tensors),), tensors)
+
+    def reduce(self, tensors, opts=None) -> Work:
+        opts = opts or c10d.ReduceOptions()
+        tensor = _only("reduce", tensors)
+        self._check_root("reduce", opts.rootRank)
+        is_root = self._rank == opts.rootRank
+        staged = Staged(tensor, returns=is_root)
         if not is_root:  # the core uses up what it was given
             staged.flat = staged.flat.clone()
         core = self._group.reduce(
-            _memory(staged.flat), _op_name(opts.reduceOp), opts.rootRank, self._seconds_of(opts)
+            memory(staged.flat), _op_name(opts.reduceOp), opts.rootRank, self._seconds(opts)
         )
-        return self._begun(core, [staged], tensors)
+        return self._begun(core, (staged,), tensors)
 
-    def reduce_scatter(self, outputs, inputs, opts=None) -> _Work:
+    def reduce_scatter(self, outputs, inputs, opts=None) -> Work:
         opts = opts or c10d.ReduceScatterOptions()
-        (output,), (parts,) = outputs, inputs
-        flat = torch.cat([part.detach().reshape(-1) for part in parts])
-        return self._reduce_scatter(output, flat, [part.numel() for part in parts], opts, outputs)
+        output, parts = _only("reduce_scatter", outputs), _only("reduce_scatter", inputs)
+        _check_types("reduce_scatter", output.dtype, parts)
+        lengths = [part.numel() for part in parts]
+        return self._reduce_scatter(output, joined(parts), lengths, opts, outputs)
 
-    def _reduce_scatter_base(self, output, input, opts=None) -> _Work:  # noqa: A002
+    def _reduce_scatter_base(self, output, input, opts=None) -> Work:  # noqa: A002
         opts = opts or c10d.ReduceScatterOptions()
-        flat = input.detach().reshape(-1).clone()
-        return self._reduce_scatter(output, flat, [output.numel()] * self.size(), opts, output)
+        _check_types("reduce_scatter", output.dtype, [input])
+        flat = on_cpu(input).reshape(-1)
+        if flat.data_ptr() == input.data_ptr():  # the core uses up what it was given
+            flat = flat.clone()
+        return self._reduce_scatter(output, flat, [output.numel()] * self._size, opts, output)
 
     reduce_scatter_single = reduce_scatter_tensor = _reduce_scatter_base
 
-    def _reduce_scatter(self, output, flat, lengths, opts, result) -> _Work:
-        if sum(lengths) != flat.numel() or lengths[self.rank()] != output.numel():
+    def _reduce_scatter(self, output, flat, lengths, opts, result) -> Work:
+        fits = len(lengths) == self._size and sum(lengths) == flat.numel()
+        if not fits or lengths[self._rank] != output.numel():
             raise ValueError(
-                f"reduce_scatter of {flat.numel()} elements among {self.size()} ranks cannot leave "
-                f"{output.numel()} here"
+                f"reduce_scatter: {flat.numel()} elements among {self._size} ranks cannot leave "
+                f"{output.numel()} here: invalid tensor size"
             )
         core = self._group.reduce_scatter(
-            _memory(flat), lengths, _op_name(opts.reduceOp), self._seconds_of(opts)
+            memory(flat), lengths, _op_name(opts.reduceOp), self._seconds(opts)
         )
-        begin = sum(lengths[: self.rank()])
-        return self._begun(core, [_Part(flat, begin, output)], result)
+        begin = sum(lengths[: self._rank]) * flat.element_size()
+        return self._begun(core, (Parts(as_bytes(flat), [output], begin),), result)
 
-    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None) -> _Work:
+    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None) -> Work:
         works = [self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)]
         return self._together(works, outputs)
 
-    # Moving tensors.
-    def broadcast(self, tensors, opts=None) -> _Work:
+    # Moving tensors. What they hold does not matter: they go as bytes.
+    def broadcast(self, tensors, opts=None) -> Work:
         opts = opts or c10d.BroadcastOptions()
-        is_root = self.rank() == opts.rootRank
-        staged = [_Staged(tensor, returns=not is_root) for tensor in tensors]
-        seconds = self._seconds_of(opts)
-        works = [
-            self._group.broadcast(_memory(each.flat), opts.rootRank, seconds) for each in staged
-        ]
-        return self._begun(_one(works), staged, tensors)
-
-    def allgather(self, outputs, inputs, opts=None) -> _Work:
-        (places,), (tensor,) = outputs, inputs
-        if len(places) != self.size():
-            raise ValueError(f"all_gather among {self.size()} ranks into {len(places)} tensors")
-        lengths = [place.numel() for place in places]
-        if lengths[self.rank()] != tensor.numel():
-            raise ValueError(
-                f"all_gather of {tensor.numel()} elements into a place for {lengths[self.rank()]}"
-            )
-        flat = torch.empty(sum(lengths), dtype=tensor.dtype)
-        begin = sum(lengths[: self.rank()])
-        flat[begin : begin + tensor.numel()].copy_(tensor.detach().reshape(-1))
-        core = self._group.all_gather(_memory(flat), lengths, self._seconds_of(opts))
-        return self._begun(core, [_Parts(flat, places)], outputs)
-
-    def _allgather_base(self, output, input, opts=None) -> _Work:  # noqa: A002
-        if output.numel() != input.numel() * self.size():
-            raise ValueError(
-                f"all_gather of {input.numel()} elements among {self.size()} ranks does not fit "
-                f"into {output.numel()}"
-            )
-        staged = _Staged(output, returns=True)
-        begin = input.numel() * self.rank()
-        staged.flat.view(-1)[begin : begin + input.numel()].copy_(input.detach().reshape(-1))
-        core = self._group.all_gather(
-            _memory(staged.flat), [input.numel()] * self.size(), self._seconds_of(opts)
+        _check_alike("broadcast", tensors)
+        self._check_root("broadcast", opts.rootRank)
+        if not 0 <= opts.rootTensor < len(tensors):
+            raise ValueError(f"broadcast: invalid root tensor: {opts.rootTensor}")
+        is_root = self._rank == opts.rootRank
+        root = tensors[opts.rootTensor]
+        staged = [Staged(root, returns=not is_root)]
+        if len(tensors) > 1:
+            others = [tensor for tensor in tensors if tensor is not root]
+            staged.append(Copies(staged[0].flat, others))
+        core = self._group.broadcast(
+            byte_memory(staged[0].flat), opts.rootRank, self._seconds(opts)
         )
-        return self._begun(core, [staged], output)
+        return self._begun(core, staged, tensors)
+
+    def allgather(self, outputs, inputs, opts=None) -> Work:
+        if len(outputs) != len(inputs) or not inputs:
+            raise ValueError("allgather: requires input/output tensor lists to have the same length")
+        if len(inputs) > 1:
+            return self._allgather_several(outputs, inputs, opts)
+        places, tensor = outputs[0], inputs[0]
+        if len(places) != self._size:
+            raise ValueError(
+                f"allgather: invalid output tensor list: {len(places)} for {self._size} ranks"
+            )
+        _check_types("allgather", tensor.dtype, places)
+        lengths = [bytes_in(place) for place in places]
+        if lengths[self._rank] != bytes_in(tensor):
+            raise ValueError(
+                f"allgather: invalid tensor size: {tensor.numel()} elements do not fit "
+                f"{places[self._rank].numel()}"
+            )
+        flat = torch.empty(sum(lengths), dtype=torch.uint8)
+        begin = sum(lengths[: self._rank])
+        flat[begin : begin + lengths[self._rank]] = as_bytes(on_cpu(tensor))
+        core = self._group.all_gather(byte_memory(flat), lengths, self._seconds(opts))
+        return self._begun(core, (Parts(flat, places),), outputs)
+
+    def _allgather_several(self, outputs, inputs, opts) -> Work:
+        """Each rank brings several tensors, and wants all of everybody's in each of its lists."""
+        _check_alike("allgather", inputs)
+        for places in outputs:
+            if len(places) != self._size * len(inputs):
+                raise ValueError("allgather: invalid output tensor list")
+            _check_alike("allgather", [inputs[0], *places])
+        works = [
+            self.allgather([places[i :: len(inputs)]], [tensor], opts)
+            for i, tensor in enumerate(inputs)
+            for places in outputs
+        ]
+        return self._together(works, outputs)
+
+    def _allgather_base(self, output, input, opts=None) -> Work:  # noqa: A002
+        _check_types("allgather", output.dtype, [input])
+        if output.numel() != input.numel() * self._size:
+            raise ValueError(
+                f"all_gather of {input.numel()} elements among {self._size} ranks does not fit "
+                f"into {output.numel()}: invalid tensor size"
+            )
+        staged = Staged(output, returns=True)
+        length = bytes_in(input)
+        begin = length * self._rank
+        as_bytes(staged.flat)[begin : begin + length] = as_bytes(on_cpu(input))
+        core = self._group.all_gather(
+            byte_memory(staged.flat), [length] * self._size, self._seconds(opts)
+        )
+        return self._begun(core, (staged,), output)
 
     all_gather_single = all_gather_into_tensor = _allgather_base
 
-    def allgather_coalesced(self, output_lists, inputs, opts=None) -> _Work:
+    def allgather_coalesced(self, output_lists, inputs, opts=None) -> Work:
+        if len(output_lists) != self._size or any(len(o) != len(inputs) for o in output_lists):
+            raise ValueError("allgather_coalesced: invalid output tensor lists")
         works = [
             self.allgather([[places[i] for places in output_lists]], [tensor], opts)
             for i, tensor in enumerate(inputs)
         ]
         return self._together(works, output_lists)
 
-    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None) -> _Work:
+    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None) -> Work:
         works = [self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)]
         return self._together(works, outputs)
 
-    def gather(self, outputs, inputs, opts=None) -> _Work:
+    def gather(self, outputs, inputs, opts=None) -> Work:
         opts = opts or c10d.GatherOptions()
-        (tensor,) = inputs
-        is_root = self.rank() == opts.rootRank
-        places = outputs[0] if is_root else []
-        lengths = [place.numel() for place in places] if is_root else [0] * self.size()
-        flat = torch.empty(sum(lengths), dtype=tensor.dtype)
-        staged = _Staged(tensor, returns=False)
+        tensor = _only("gather", inputs)
+        self._check_root("gather", opts.rootRank)
+        places = self._lists_of_root("gather", outputs, opts.rootRank, tensor.dtype)
+        lengths = [bytes_in(place) for place in places] or [0] * self._size
+        flat = torch.empty(sum(lengths), dtype=torch.uint8)
+        own = on_cpu(tensor)
         core = self._group.gather(
-            _memory(staged.flat), _memory(flat), lengths, opts.rootRank, self._seconds_of(opts)
+            byte_memory(own), byte_memory(flat), lengths, opts.rootRank, self._seconds(opts)
         )
-        return self._begun(core, [staged, _Parts(flat, places)], outputs)
+        return self._begun(core, (Kept(own), Parts(flat, places)), outputs)
 
-    def scatter(self, outputs, inputs, opts=None) -> _Work:
+    def scatter(self, outputs, inputs, opts=None) -> Work:
         opts = opts or c10d.ScatterOptions()
-        (output,) = outputs
-        is_root = self.rank() == opts.rootRank
-        parts = inputs[0] if is_root else []
-        lengths = [part.numel() for part in parts] if is_root else [0] * self.size()
-        flat = torch.cat([p.detach().reshape(-1) for p in parts]) if is_root else output.new_empty(0)
-        staged = _Staged(output, returns=True)
+        output = _only("scatter", outputs)
+        self._check_root("scatter", opts.rootRank)
+        parts = self._lists_of_root("scatter", inputs, opts.rootRank, output.dtype)
+        lengths = [bytes_in(part) for part in parts] or [0] * self._size
+        flat = joined(parts) if parts else torch.empty(0)
+        staged = Staged(output, returns=True)
         core = self._group.scatter(
-            _memory(flat), lengths, _memory(staged.flat), opts.rootRank, self._seconds_of(opts)
+            byte_memory(flat), lengths, byte_memory(staged.flat), opts.rootRank, self._seconds(opts)
         )
-        return self._begun(core, [staged, _Parts(flat, [])], outputs)
+        return self._begun(core, (staged, Kept(flat)), outputs)
 
-    def alltoall(self, outputs, inputs, opts=None) -> _Work:
-        out = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
-        into = torch.empty(sum(t.numel() for t in outputs), dtype=out.dtype)
+    def _lists_of_root(self, what: str, lists, root: int, dtype: torch.dtype) -> Sequence:
+        if self._rank != root:
+            if lists and lists[0]:
+                raise ValueError(f"{what}: requires empty lists on all ranks but the root")
+            return []
+        tensors = _only(what, lists)
+        if len(tensors) != self._size:
+            raise ValueError(f"{what}: Incorrect list size {len(tensors)} for {self._size} ranks")
+        _check_types(what, dtype, tensors)
+        return tensors
+
+    def alltoall(self, outputs, inputs, opts=None) -> Work:
+        if len(outputs) != self._size or len(inputs) != self._size:
+            raise ValueError(
+                f"all_to_all: {len(inputs)} tensors into {len(outputs)} among {self._size} ranks"
+            )
+        _check_types("all_to_all", inputs[0].dtype, [*inputs, *outputs])
+        out = joined(inputs)
+        in_lengths = [bytes_in(tensor) for tensor in outputs]
+        into = torch.empty(sum(in_lengths), dtype=torch.uint8)
         core = self._group.all_to_all(
-            _memory(out),
-            [tensor.numel() for tensor in inputs],
-            _memory(into),
-            [tensor.numel() for tensor in outputs],
-            self._seconds_of(opts),
+            byte_memory(out),
+            [bytes_in(tensor) for tensor in inputs],
+            byte_memory(into),
+            in_lengths,
+            self._seconds(opts),
         )
-        return self._begun(core, [_Parts(out, []), _Parts(into, outputs)], outputs)
+        return self._begun(core, (Kept(out), Parts(into, outputs)), outputs)
 
-    def alltoall_base(self, output, input, out_splits=(), in_splits=(), opts=None) -> _Work:  # noqa: A002
+    def alltoall_base(self, output, input, out_splits=(), in_splits=(), opts=None) -> Work:  # noqa: A002
         def lengths(tensor, splits, what):
             rows = tensor.size(0) if tensor.dim() else 0
-            row = tensor.numel() // rows if rows else 0
+            row_bytes = bytes_in(tensor) // rows if rows else 0
             if not splits:
-                if rows % self.size():
+                if rows % self._size:
                     raise ValueError(
-                        f"all_to_all cannot split {what} of {rows} rows among {self.size()} ranks"
+                        f"all_to_all cannot split {what} of {rows} rows among {self._size} ranks"
                     )
-                return [tensor.numel() // self.size()] * self.size()
-            if len(splits) != self.size() or sum(splits) != rows or min(splits) < 0:
+                return [bytes_in(tensor) // self._size] * self._size
+            if len(splits) != self._size or sum(splits) != rows or min(splits) < 0:
                 raise ValueError(f"splits {list(splits)} do not share out {what} of {rows} rows")
-            return [each * row for each in splits]
+            return [each * row_bytes for each in splits]
 
-        staged_out = _Staged(input, returns=False)
-        staged_in = _Staged(output, returns=True)
+        _check_types("all_to_all", input.dtype, [output])
+        out = on_cpu(input)
+        staged = Staged(output, returns=True)
         core = self._group.all_to_all(
-            _memory(staged_out.flat),
+            byte_memory(out),
             lengths(input, in_splits, "the input"),
-            _memory(staged_in.flat),
+            byte_memory(staged.flat),
             lengths(output, out_splits, "the output"),
-            self._seconds_of(opts),
+            self._seconds(opts),
         )
-        return self._begun(core, [staged_out, staged_in], output)
+        return self._begun(core, (Kept(out), staged), output)
 
     all_to_all_single = alltoall_base
 
     # From one to another.
-    def send(self, tensors, dst: int, tag: int = 0) -> _Work:
-        (tensor,) = tensors
-        staged = _Staged(tensor, returns=False)
-        core = self._group.send(_memory(staged.flat), dst, tag, self._timeout)
-        return self._begun(core, [staged], tensors)
+    def send(self, tensors, dst: int, tag: int = 0) -> Work:
+        own = on_cpu(_only("send", tensors))
+        self._check_peer("send", dst)
+        core = self._group.send(byte_memory(own), dst, tag, self._timeout)
+        return self._begun(core, (Kept(own),), tensors)
 
-    def recv(self, tensors, src: int, tag: int = 0) -> _Work:
-        (tensor,) = tensors
-        staged = _Staged(tensor, returns=True)
-        core = self._group.receive(_memory(staged.flat), src, tag, self._timeout)
-        return self._begun(core, [staged], tensors, source=src)
+    def recv(self, tensors, src: int, tag: int = 0) -> Work:
+        staged = Staged(_only("recv", tensors), returns=True)
+        self._check_peer("recv", src)
+        core = self._group.receive(byte_memory(staged.flat), src, tag, self._timeout)
+        return self._begun(core, (staged,), tensors, source=lambda: src)
 
-    def barrier(self, opts=None) -> _Work:
-        return self._begun(self._group.barrier(self._seconds_of(opts)), [], None)
+    def recv_anysource(self, tensors, tag: int = 0) -> Work:
+        staged = Staged(_only("recv", tensors), returns=True)
+        core, outcome = self._group.receive_any(byte_memory(staged.flat), tag, self._timeout)
+        return self._begun(core, (staged,), tensors, source=lambda: outcome.from_)
 
-    def _together(self, works, result) -> _Work:
-        core = _All(work._core for work in works)
-        after = [step for work in works for step in work._after]
-        for work in works:
-            work._after = []
-        joined = _Work(core, after, result)
-        joined.keeps = works
-        self._under_way.append(joined)
-        return joined
+    def _check_peer(self, what: str, peer: int) -> None:
+        if not 0 <= peer < self._size:
+            raise ValueError(f"{what}: there is no rank {peer} in a group of {self._size}")
 
+    # Meeting.
+    def barrier(self, opts=None) -> Work:
+        return self._begun(self._group.barrier(self._seconds(opts)), (), None)
 
-class _Parts:
-    """One flat tensor whose parts, one after the other, belong to several."""
-
-    returns = True
-
-    def __init__(self, flat, places):
-        self.flat, self.places = flat, list(places)
-
-    def give_back(self) -> None:
-        at = 0
-        with torch.no_grad():
-            for place in self.places:
-                part = self.flat[at : at + place.numel()]
-                place.detach().copy_(part.view(place.shape))
-                at += place.numel()
-
-
-class _Part(_Parts):
-    """One part of a flat tensor."""
-
-    def __init__(self, flat, begin, place):
-        super().__init__(flat, [place])
-        self.begin = begin
-
-    def give_back(self) -> None:
-        (place,) = self.places
-        with torch.no_grad():
-            part = self.flat[self.begin : self.begin + place.numel()]
-            place.detach().copy_(part.view(place.shape))
-
-
-def _one(works):
-    return works[0] if len(works) == 1 else _All(works)
-
-
-def _tensors_and_op(tensors, opts):
-    if isinstance(tensors, torch.Tensor):
-        tensors = [tensors]
-    op = getattr(opts, "reduceOp", opts if opts is not None else dist.ReduceOp.SUM)
-    return list(tensors), _op_name(op)
+    def monitored_barrier(
+        self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
+    ) -> None:
+        """A barrier that names the ranks that did not come in time; only the first, or all."""
+        seconds = seconds_of(timeout) or self._timeout
+        core, outcome = self._group.monitored_barrier(seconds, wait_all_ranks)
+        self._begun(core, (), None).wait()
+        if outcome.missing:
+            ranks = ", ".join(str(rank) for rank in outcome.missing)
+            raise RuntimeError(
+                f"Ranks {ranks} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
+                if len(outcome.missing) > 1
+                else f"Rank {ranks} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
+            )
 
 
 def _meet(store, rank: int, size: int, timeout: timedelta):
@@ -498,24 +472,30 @@ def _meet(store, rank: int, size: int, timeout: timedelta):
     C. Otherwise they open a new session: rank 0 listens and puts its address into the store.
     """
     session = _session.current()
-    own = {"token": "", "rank": -1, "numbers": []}
+    if session is not None and session.opened_by == __name__ and not dist.is_initialized():
+        # Of a world that was destroyed. Whoever was lost in it is no loss to the next one.
+        session.close()
+        session = None
+    own = {"token": "", "rank": -1, "numbers": [], "host": _session.here()}
     if session is not None:
-        own = {
-            "token": session.token,
-            "rank": session.rank,
-            "numbers": sorted(session.numbers_in_use()),
-        }
+        own["token"], own["rank"] = session.token, session.rank
+        own["numbers"] = sorted(session.numbers_in_use())
     store.set(f"starling/{rank}", json.dumps(own))
     everybody = [json.loads(store.get(f"starling/{r}")) for r in range(size)]
     tokens = {each["token"] for each in everybody}
     if len(tokens) == 1 and "" not in tokens:
         used = set().union(*(each["numbers"] for each in everybody))
-        number = next(n for n in range(1, 4096) if n not in used)
+        number = next((n for n in range(1, _core.GROUPS) if n not in used), None)
+        if number is None:
+            raise RuntimeError(f"starling has no more than {_core.GROUPS} groups at a time")
         return session, [each["rank"] for each in everybody], number
 
     listen_fd = -1
     if rank == 0:
-        address = _session.address_towards(os.environ.get("MASTER_ADDR", "127.0.0.1"))
+        address = "127.0.0.1"
+        if len({each["host"] for each in everybody}) > 1:
+            known = os.environ.get("MASTER_ADDR", socket.gethostname())
+            address = _session.address_towards(known)
         listen_fd, port = _session.listen(address)
         place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         store.set("starling/rendezvous", json.dumps([place, secrets.token_hex(16)]))
@@ -523,7 +503,7 @@ def _meet(store, rank: int, size: int, timeout: timedelta):
     core = _core.Core(
         rank, size, place, secret, max(1, int(timeout.total_seconds())), listen_fd
     )
-    return _session.adopt(core, secret), list(range(size)), 1
+    return _session.adopt(core, secret, opened_by=__name__), list(range(size)), 1
 
 
 def _create(store, rank: int, size: int, timeout: timedelta) -> StarlingGroup:
@@ -531,10 +511,29 @@ def _create(store, rank: int, size: int, timeout: timedelta) -> StarlingGroup:
 
 
 def _register() -> None:
+    if hasattr(dist.Backend, "STARLING"):
+        return
     try:
-        dist.Backend.register_backend("starling", _create, devices=["cpu"])  # from torch 2.0 on
+        # From torch 2.0 on.
+        dist.Backend.register_backend("starling", _create, devices=["cpu", "cuda"])
     except TypeError:
         dist.Backend.register_backend("starling", _create)
 
 
+def _open_monitored_barrier() -> None:
+    """torch.distributed's asks gloo groups only, by name; ours go past that."""
+    theirs = dist.monitored_barrier
+
+    @functools.wraps(theirs)
+    def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+        used = dist.distributed_c10d._get_default_group() if group is None else group
+        if isinstance(used, StarlingGroup):
+            return used.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+        return theirs(group, timeout, wait_all_ranks)
+
+    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
+
+
+_launchers.adopt()
 _register()
+_open_monitored_barrier()

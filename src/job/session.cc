@@ -28,6 +28,15 @@ Session::Session(Job job)
 
 Session::~Session() = default;
 
+std::vector<int> Session::sockets() {
+  std::vector<int> descriptors = {host_.listening_fd()};
+  for (int peer = 0; peer < comm().size(); ++peer) {
+    if (peer == comm().rank()) continue;
+    descriptors.push_back(dynamic_cast<TcpLink&>(comm().link(peer)).socket_fd());
+  }
+  return descriptors;
+}
+
 void Session::run(const char* what, Task<> task) {
   loop_.run(within(loop_, loop_.now() + job_.timeout, what, std::move(task)));
 }

@@ -16,6 +16,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "job/job.h"
 #include "job/join.h"
@@ -36,6 +37,9 @@ class Session {
   const Job& job() const { return job_; }
   TcpLoop& loop() { return loop_; }
   Mesh& comm() { return member_.comm(); }
+  // The descriptors of its sockets. A forked child has them, too: unless it closes them, the others
+  // do not see when this process ends.
+  std::vector<int> sockets();
   // Since before joining.
   const KernelCount& kernel() const { return kernel_; }
 

@@ -1,5 +1,12 @@
 #include "job/shared_session.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -7,48 +14,83 @@
 
 namespace starling {
 
+namespace {
+
+constexpr std::chrono::microseconds kAtOnce{0};
+constexpr std::chrono::microseconds kForAMoment{150};  // more than a short exchange takes
+
+int make_alarm() {
+  const int timer = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+  if (timer < 0) throw Error(fmt::format("no timer: {}", ::strerror(errno)));
+  return timer;
+}
+
+}  // namespace
+
 SharedSession::SharedSession(Job job)
-    : session_(std::move(job)), caretaker_([this] { look_after(); }) {}
+    : session_(std::move(job)), alarm_fd_(make_alarm()), caretaker_([this] { look_after(); }) {}
 
 SharedSession::~SharedSession() {
   {
     const Lock lock(mutex_);
     stopping_ = true;
   }
-  abandoned_.notify_all();
+  call_caretaker(kAtOnce);
   session_.loop().call([] {});  // should the caretaker sleep in it
   caretaker_.join();
+  ::close(alarm_fd_);
   works_.clear();
 }
 
-std::shared_ptr<SharedSession::Work> SharedSession::begin(const char* what, MakeTask make_task,
+std::shared_ptr<SharedSession::Work> SharedSession::begin(Name name, MakeTask make_task,
                                                           Time timeout) {
   auto work = std::make_shared<Work>();
   Lock lock(mutex_);
   ++under_way_;
   if (driven_) {
-    session_.loop().call([this, work, what, make = std::move(make_task), timeout] {
-      start(work, what, make, timeout);
+    session_.loop().call([this, work, name, make = std::move(make_task), timeout] {
+      start(work, name, make, timeout);
     });
     return work;
   }
   driven_ = true;
   lock.unlock();
-  start(work, what, make_task, timeout);
+  start(work, name, make_task, timeout);
   lock.lock();
   driven_ = false;
-  if (under_way_ > 0 && waiting_ == 0) abandoned_.notify_one();
+  if (under_way_ > 0 && waiting_ == 0) call_caretaker(kForAMoment);
   if (waiting_ > 0) changed_.notify_all();
   return work;
 }
 
 // Only where this thread drives.
-void SharedSession::start(const std::shared_ptr<Work>& work, const char* what,
-                          const MakeTask& make_task, Time timeout) {
+void SharedSession::start(const std::shared_ptr<Work>& work, Name name, const MakeTask& make_task,
+                          Time timeout) {
   std::erase_if(works_, [](const auto& each) { return each->running_->done(); });
   works_.push_back(work);
+  work->running_.emplace(watched(*work, in_time(name, timeout, make_task())));
+}
+
+// As within(), but that it says for whom it has waited.
+Task<> SharedSession::in_time(Name name, Time timeout, Task<> task) {
   Loop& loop = session_.loop();
-  work->running_.emplace(watched(*work, within(loop, loop.now() + timeout, what, make_task())));
+  Signal signal;
+  Running running(std::move(task), signal);
+  if (!running.done()) {
+    Running alarm(sleep_until(loop, loop.now() + timeout), signal);
+    while (!running.done() && !alarm.done()) co_await signal;
+  }
+  if (!running.done()) {
+    const std::vector<int> awaited =
+        name.channel ? session_.comm().awaited(*name.channel) : std::vector<int>{};
+    throw DeadlineExceeded(
+        fmt::format(
+            "{} did not finish within {:.3g} s{}", name.text,
+            std::chrono::duration<double>(timeout).count(),
+            awaited.empty() ? "" : fmt::format(": it waits for rank {}", fmt::join(awaited, ", "))),
+        "a worker may be stopped, far slower than the others, or doing something else");
+  }
+  running.rethrow_failure();
 }
 
 Task<> SharedSession::watched(Work& work, Task<> task) {
@@ -72,6 +114,7 @@ void SharedSession::then(Work& work, std::function<void()> on_end) {
     STARLING_CHECK(!work.on_end_, "somebody else is told already when this work ends");
     if (!work.done()) {
       work.on_end_ = std::move(on_end);
+      if (waiting_ == 0 && !driven_) call_caretaker(kAtOnce);  // who is told need not wait
       return;
     }
   }
@@ -108,15 +151,15 @@ bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   }
   --waiting_;
   if (waiting_ > 0) changed_.notify_all();
-  if (waiting_ == 0 && under_way_ > 0 && !driven_) abandoned_.notify_one();
+  if (waiting_ == 0 && under_way_ > 0 && !driven_) call_caretaker(kForAMoment);
   return work.done();
 }
 
-void SharedSession::run(const char* what, MakeTask make_task, Time timeout) {
+void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
   Lock lock(mutex_);
   if (driven_) {
     lock.unlock();
-    const auto work = begin(what, std::move(make_task), timeout);
+    const auto work = begin(name, std::move(make_task), timeout);
     wait(*work);
     if (work->error()) std::rethrow_exception(work->error());
     return;
@@ -127,21 +170,32 @@ void SharedSession::run(const char* what, MakeTask make_task, Time timeout) {
   driven_ = true;
   lock.unlock();
   const auto work = std::make_shared<Work>();
-  start(work, what, make_task, timeout);
+  start(work, name, make_task, timeout);
   lock.lock();
   drive(lock, [&] { return work->done(); });
   --waiting_;
   if (waiting_ > 0) changed_.notify_all();
-  if (waiting_ == 0 && under_way_ > 0) abandoned_.notify_one();
+  if (waiting_ == 0 && under_way_ > 0) call_caretaker(kForAMoment);
   lock.unlock();
   if (work->error()) std::rethrow_exception(work->error());
 }
 
+void SharedSession::call_caretaker(std::chrono::microseconds in) {
+  itimerspec when{};
+  when.it_value.tv_nsec = std::max<long>(1, std::chrono::nanoseconds(in).count());
+  STARLING_CHECK(::timerfd_settime(alarm_fd_, 0, &when, nullptr) == 0,
+                 "a timer that cannot be set");
+}
+
+// Whoever stops waiting or driving while there is work left calls, so what is seen here can wait.
 void SharedSession::look_after() {
   Lock lock(mutex_);
   while (!stopping_) {
     if (driven_ || waiting_ > 0 || under_way_ == 0) {
-      abandoned_.wait(lock);
+      lock.unlock();
+      std::uint64_t calls = 0;
+      [[maybe_unused]] const ssize_t heard = ::read(alarm_fd_, &calls, sizeof calls);
+      lock.lock();
       continue;
     }
     drive(lock, [&] {

@@ -2,8 +2,9 @@
 //
 // Nobody owns the loop. Who waits for work drives it, unless somebody does already: a hand-over
 // between threads costs a slice of the scheduler's, which is more than a short exchange takes. When
-// nobody waits and there is work under way, a thread of the session's own drives, so that it goes on
-// while the program computes. When there is none, all sleep.
+// nobody waits and there is work under way, a thread of the session's own, the caretaker, drives, so
+// that it goes on while the program computes. When there is none, all sleep. As most who begin work
+// wait for it at once, the caretaker looks a moment later, unless it is known that nobody will.
 #pragma once
 
 #include <atomic>
@@ -36,6 +37,14 @@ class SharedSession {
     std::atomic<bool> done_ = false;
   };
   using MakeTask = std::function<Task<>()>;
+  // What work is called in errors, which must outlive it, and the channel of the Comm on which it
+  // waits for others, if it has one.
+  struct Name {
+    Name(const char* said) : text(said) {}
+    Name(Channel in_comm) : text(in_comm.operation), channel(in_comm.id) {}
+    const char* text;
+    std::optional<std::uint32_t> channel;
+  };
 
   // Joins; throws Error as Session does.
   explicit SharedSession(Job job);
@@ -45,8 +54,8 @@ class SharedSession {
   Session& session() { return session_; }
   Comm& comm() { return session_.comm(); }
 
-  // Begins work under a deadline; `what` names it in the error and must outlive it.
-  std::shared_ptr<Work> begin(const char* what, MakeTask make_task, Time timeout);
+  // Begins work under a deadline.
+  std::shared_ptr<Work> begin(Name name, MakeTask make_task, Time timeout);
   // Calls that once the work is done: in the thread that drives, or here and now if it is already.
   // It may begin work, and must not wait for any.
   void then(Work& work, std::function<void()> on_end);
@@ -54,22 +63,23 @@ class SharedSession {
   // error() has what it failed with.
   bool wait(Work& work, std::optional<Time> timeout = {});
   // Both, for work that nobody else looks at. Throws its error.
-  void run(const char* what, MakeTask make_task, Time timeout);
+  void run(Name name, MakeTask make_task, Time timeout);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  void start(const std::shared_ptr<Work>& work, const char* what, const MakeTask& make_task,
-             Time timeout);
+  void start(const std::shared_ptr<Work>& work, Name name, const MakeTask& make_task, Time timeout);
   Task<> watched(Work& work, Task<> task);
+  Task<> in_time(Name name, Time timeout, Task<> task);
   template <class Enough>
   void drive(Lock& lock, const Enough& enough);
   void look_after();
+  void call_caretaker(std::chrono::microseconds in);
 
   Session session_;
   std::mutex mutex_;
-  std::condition_variable changed_;    // some work is done, or nobody drives
-  std::condition_variable abandoned_;  // there is work that nobody waits for
+  std::condition_variable changed_;  // some work is done, or nobody drives
+  int alarm_fd_;                     // a timer, which calls the caretaker
   bool driven_ = false;
   int waiting_ = 0;
   bool stopping_ = false;

@@ -60,6 +60,24 @@ Pipe make_pipe() {
   return {ends[0], ends[1]};
 }
 
+// Where programs that use torch.distributed meet: rank 0 has its store there.
+struct StorePlace {
+  std::string host;
+  int port;
+};
+
+// At the next port, if we may not choose.
+StorePlace store_beside(const std::string& rendezvous, int chosen_port) {
+  const std::size_t colon = rendezvous.rfind(':');
+  if (colon == std::string::npos) return {rendezvous, chosen_port};  // the workers will complain
+  std::string host = rendezvous.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const int port = chosen_port > 0 ? chosen_port : std::atoi(&rendezvous[colon + 1]) + 1;
+  return {host, port};
+}
+
+int free_port(TcpLoop& loop) { return listen_on_loopback(loop).local_endpoint().port(); }
+
 // What to stop on, unless whoever started us wants it ignored, as nohup does.
 constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP};
 
@@ -189,6 +207,7 @@ class Launcher {
       listener.emplace(listen_on_loopback(sockets));
       rendezvous = fmt::format("127.0.0.1:{}", listener->local_endpoint().port());
     }
+    const StorePlace store = store_beside(rendezvous, listener ? free_port(sockets) : 0);
     const std::string secret = plan_.secret.empty() ? make_secret() : plan_.secret;
     const int all_workers = plan_.machines * plan_.workers;
     const int servers_here = plan_.machine == 0 ? plan_.servers : 0;
@@ -211,6 +230,14 @@ class Launcher {
           fmt::format("{}={}", kCertificatesVariable, plan_.certificates),
           fmt::format("{}={}", kSettingsVariable, plan_.settings),
       };
+      if (!serves) {  // as torchrun says it
+        environment.push_back(fmt::format("MASTER_ADDR={}", store.host));
+        environment.push_back(fmt::format("MASTER_PORT={}", store.port));
+        environment.push_back(fmt::format("RANK={}", rank));
+        environment.push_back(fmt::format("WORLD_SIZE={}", all_workers));
+        environment.push_back(fmt::format("LOCAL_RANK={}", local));
+        environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", plan_.workers));
+      }
       // Workers that each start a thread a core stand in each other's way.
       if (std::getenv("OMP_NUM_THREADS") == nullptr) {
         const int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -147,6 +147,13 @@ struct Both {
   }
 };
 
+struct OneOfBoth {
+  template <class V>
+  static HWY_INLINE V of(V a, V b) {
+    return hn::Xor(a, b);
+  }
+};
+
 // The last few elements go through memory of a whole vector's size.
 template <class Elements, class Operation>
 void zip(Vector left, ConstVector right) {
@@ -220,11 +227,24 @@ Combine of(Reduction reduction, Combine product = zip<Elements, Product>) {
       return zip<Elements, Larger>;
     case Reduction::product:
       return product;
+    default:
+      return nullptr;
   }
-  return nullptr;
+}
+
+// Bits stay where they are, so one loop serves all types.
+template <class Operation>
+void zip_bits(Vector into, ConstVector x) {
+  zip<Plain<std::uint8_t>, Operation>({Element::u8, into.data(), into.bytes().size()},
+                                      {Element::u8, x.data(), x.bytes().size()});
 }
 
 Combine FindCombine(Element type, Reduction reduction) {
+  const bool has_bits =
+      type != Element::f32 && type != Element::f64 && type != Element::f16 && type != Element::bf16;
+  if (reduction == Reduction::bits_and) return has_bits ? zip_bits<Both> : nullptr;
+  if (reduction == Reduction::bits_or) return has_bits ? zip_bits<Either> : nullptr;
+  if (reduction == Reduction::bits_xor) return has_bits ? zip_bits<OneOfBoth> : nullptr;
   switch (type) {
     case Element::f32:
       return of<Plain<float>>(reduction);

@@ -7,6 +7,8 @@
 //   integers        as in C for unsigned ones: what does not fit wraps around
 //   bool            sum and max are or, product and min are and; there is no mean
 //
+// and, or and xor are of the bits of integers and bools; floating-point numbers have none.
+//
 // min and max keep the first of two that are equal or cannot be compared.
 #pragma once
 
@@ -17,9 +19,9 @@
 
 namespace starling {
 
-enum class Reduction : std::uint8_t { sum, mean, min, max, product };
-inline constexpr std::array<std::string_view, 5> kReductionNames = {"sum", "mean", "min", "max",
-                                                                    "product"};
+enum class Reduction : std::uint8_t { sum, mean, min, max, product, bits_and, bits_or, bits_xor };
+inline constexpr std::array<std::string_view, 8> kReductionNames = {
+    "sum", "mean", "min", "max", "product", "and", "or", "xor"};
 
 // into[i] = into[i] combined with x[i]. The mean's is the sum's: whoever forms it divides at the end.
 using Combine = void (*)(Vector into, ConstVector x);

@@ -58,6 +58,11 @@ class Inbox {
   // Whether the peer holds a channel of ours back, and its word to go on is to be read.
   void expect_word(bool expected) { expects_word_ = expected; }
 
+  // Whether a receive is posted on that channel for which nothing has come.
+  bool awaits(std::uint32_t channel) {
+    return posted_.find([&](const Receive& r) { return r.channel().id == channel; }) != nullptr;
+  }
+
   // Any receive that is not complete; nullptr if there is none.
   Receive* unfinished() {
     for (List<Receive>* list : {&landing_, &posted_, &declined_}) {

@@ -68,7 +68,9 @@ Mesh::Mesh(Host& host, int rank, std::vector<std::optional<Peer>> peers)
 Mesh::~Mesh() {
   const bool failed =
       is_cut_off() || owes_a_finish_ || std::uncaught_exceptions() > exceptions_at_start_;
-  const std::optional<int> other = culprit() ? culprit() : first_suspect_;
+  const std::optional<int> other = culprit()        ? culprit()
+                                   : first_suspect_ ? first_suspect_
+                                                    : blamed_;
   const int blamed = !is_cut_off() && other ? *other : failed ? rank() : -1;
   for (const auto& connection : connections_) {
     if (connection) connection->close(blamed);
@@ -78,6 +80,14 @@ Mesh::~Mesh() {
 Connection& Mesh::connection(int peer) {
   STARLING_CHECK(peer >= 0 && peer < size(), "rank {} talks to rank {}", rank(), peer);
   return *connections_[static_cast<std::size_t>(peer)];
+}
+
+std::vector<int> Mesh::awaited(std::uint32_t channel) {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank() && connection(peer).inbox().awaits(channel)) ranks.push_back(peer);
+  }
+  return ranks;
 }
 
 void Mesh::post(Send& send) {

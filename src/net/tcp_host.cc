@@ -149,10 +149,13 @@ std::unique_ptr<Listener> TcpHost::listen(const Address& place, std::uint32_t po
   tcp::endpoint where = endpoint_of(place);
   where.port(static_cast<std::uint16_t>(port));
   if (!where.address().is_loopback()) where = {where.protocol(), where.port()};
-  return std::make_unique<TcpListener>(loop_, listen_at(loop_, where));
+  tcp::acceptor acceptor = listen_at(loop_, where);
+  listening_fd_ = acceptor.native_handle();
+  return std::make_unique<TcpListener>(loop_, std::move(acceptor));
 }
 
 std::unique_ptr<Listener> TcpHost::adopt(int listening_fd) {
+  listening_fd_ = listening_fd;
   return std::make_unique<TcpListener>(loop_, tcp::acceptor(loop_.io(), tcp::v4(), listening_fd));
 }
 

@@ -21,8 +21,12 @@ class TcpHost : public Host {
   Task<Answer> call(Address to) override;
   void draw(Bytes bytes) override;
 
+  // Of the last socket that listens; -1 if there was none.
+  int listening_fd() const { return listening_fd_; }
+
  private:
   TcpLoop& loop_;
+  int listening_fd_ = -1;
 };
 
 // A socket listening on a free loopback port: what the launcher hands to rank 0.

@@ -57,6 +57,7 @@ TEST_P(EveryAllreduce, ReducesEveryTypeAsThePlainLoop) {
     for (std::size_t r = 0; r < kReductionNames.size(); ++r) {
       const auto reduction = static_cast<Reduction>(r);
       if (type == Element::boolean && reduction == Reduction::mean) continue;
+      if (type <= Element::bf16 && reduction >= Reduction::bits_and) continue;  // no bits
       for_many_groups([&](const SomeRanks& some) {
         const int n = static_cast<int>(some.ranks.size());
         for (std::size_t length : kLengths) {

@@ -2,6 +2,7 @@
 // vector register's, in aligned memory and beside it.
 #include "math/reduce.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -38,6 +39,11 @@ T narrow(Wide value) {
 
 template <class T>
 T plain(Reduction reduction, T a_narrow, T b_narrow) {
+  if constexpr (std::is_integral_v<T>) {
+    if (reduction == Reduction::bits_and) return static_cast<T>(a_narrow & b_narrow);
+    if (reduction == Reduction::bits_or) return static_cast<T>(a_narrow | b_narrow);
+    if (reduction == Reduction::bits_xor) return static_cast<T>(a_narrow ^ b_narrow);
+  }
   if constexpr (std::is_same_v<T, bool>) {
     return reduction == Reduction::sum || reduction == Reduction::max ? a_narrow || b_narrow
                                                                       : a_narrow && b_narrow;
@@ -117,7 +123,15 @@ TYPED_TEST_SUITE(Reduces, Types);
 TYPED_TEST(Reduces, AsThePlainLoop) {
   using T = TypeParam;
   for (const Reduction reduction :
-       {Reduction::sum, Reduction::min, Reduction::max, Reduction::product}) {
+       {Reduction::sum, Reduction::min, Reduction::max, Reduction::product, Reduction::bits_and,
+        Reduction::bits_or, Reduction::bits_xor}) {
+    if (!std::is_integral_v<T> && reduction >= Reduction::bits_and) {
+      EXPECT_EQ(
+          error_of([&] { combiner(kElementOf<T>, reduction); }),
+          fmt::format("there is no {} of {}", kReductionNames[static_cast<std::size_t>(reduction)],
+                      info(kElementOf<T>).name));
+      continue;
+    }
     for (const std::size_t length : lengths()) {
       for (const std::size_t shift : {0u, 1u, 3u, 8u}) {
         const std::vector<T> a = some<T>(length, 1), b = some<T>(length, 2);

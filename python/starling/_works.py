@@ -1,0 +1,165 @@
+"""Exchanges under way, as torch.distributed knows them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from datetime import timedelta
+from typing import Callable, Optional, Sequence
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+_NO_TIMEOUT = timedelta(0)
+
+
+def seconds_of(timeout: Optional[timedelta]) -> Optional[float]:
+    """To torch both zero and less mean none."""
+    if timeout is None or timeout <= _NO_TIMEOUT:
+        return None
+    return timeout.total_seconds()
+
+
+class Work(c10d.Work):
+    """An exchange under way. Whoever waits drives it; a future is made only for those who ask."""
+
+    def __init__(self, core_work, staged: Sequence, result, source: Callable[[], int] = lambda: -1):
+        super().__init__()
+        self.core = core_work
+        self.staged = staged  # stays until it is done, whatever becomes of the caller's
+        self._result = result
+        self._source = source
+        self._lock = threading.Lock()
+        self._future: Optional[torch.futures.Future] = None
+
+    def conclude(self) -> None:
+        """Brings what was staged back to where it belongs, once."""
+        with self._lock:
+            staged, self.staged = self.staged, ()
+            for each in staged:
+                if each.returns:
+                    each.give_back()
+
+    def settle(self) -> None:
+        """Once it is done: ends it as whoever waits for it would, and lets go of all memory."""
+        if self.staged:
+            if self.exception() is None:
+                self.conclude()
+            self.staged = ()
+        if sys.getrefcount(self) <= 3:  # our caller and we: nobody else in Python asks
+            self._result = None
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        if not self.core.wait(seconds_of(timeout)):
+            raise RuntimeError(f"Wait timeout: the exchange did not end within {timeout}")
+        if self.staged:
+            self.conclude()
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self.core.done()
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def exception(self):
+        try:
+            self.core.wait(0)
+        except RuntimeError as error:
+            return error
+        return None
+
+    def result(self):
+        return self._result
+
+    def source_rank(self) -> int:
+        """Of a receive that is done: whose message it was."""
+        return self._source()
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future:
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = torch.futures.Future()
+        self.core.then(self._fulfil)
+        return self._future
+
+    def _fulfil(self) -> None:
+        try:
+            self.core.wait(0)
+            self.conclude()
+        except Exception as error:  # the future tells whoever waits for it
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(self._result)
+
+
+class WorksUnderWay:
+    """Keeps works for as long as somebody may need them.
+
+    What somebody has begun and forgotten still needs its memory until it is done. And torch's own
+    code may hold the C++ half of a work without its Python half, and wait for ever if that is gone;
+    what is left of a work that is done is little, so many are kept.
+    """
+
+    _KEPT = 1024
+
+    def __init__(self):
+        self._works: deque[Work] = deque()
+        self._over: deque[Work] = deque(maxlen=self._KEPT)
+
+    def add(self, work: Work) -> None:
+        while self._works and self._works[0].is_completed():
+            over = self._works.popleft()
+            over.settle()
+            self._over.append(over)
+        self._works.append(work)
+
+
+class Done:
+    """Of an exchange that needed none."""
+
+    def wait(self, timeout=None) -> bool:
+        return True
+
+    def done(self) -> bool:
+        return True
+
+    def then(self, on_end: Callable[[], None]) -> None:
+        on_end()
+
+
+class All:
+    """Several exchanges as one."""
+
+    def __init__(self, works: Sequence):
+        self._works = list(works)
+
+    def wait(self, timeout=None) -> bool:
+        return all([work.wait(timeout) for work in self._works])
+
+    def done(self) -> bool:
+        return all(work.done() for work in self._works)
+
+    def then(self, on_end: Callable[[], None]) -> None:
+        left = len(self._works)
+        guard = threading.Lock()
+
+        def one_done():
+            nonlocal left
+            with guard:
+                left -= 1
+                last = left == 0
+            if last:
+                on_end()
+
+        for work in self._works:
+            work.then(one_done)
+        if not self._works:
+            on_end()
