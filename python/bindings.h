@@ -7,6 +7,7 @@
 #include <pybind11/stl.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include "base/vector.h"
@@ -44,10 +45,17 @@ class Core {
     if (!session_) throw Error("the session is closed");
     return *session_;
   }
-  void close() { session_.reset(); }
+  bool is_open() const { return session_ != nullptr; }
+  void close(bool failed) {
+    if (before_close) before_close(failed);
+    session_.reset();
+  }
   // In a forked child, which has none of its threads and must not speak for its parent.
   void abandon() { static_cast<void>(session_.release()); }
   Time timeout() const { return timeout_; }
+
+  // Ends what lives on the session, if anything does, as long as there is one.
+  std::function<void(bool failed)> before_close;
 
  private:
   std::unique_ptr<SharedSession> session_;
@@ -58,5 +66,7 @@ using SharedCore = std::shared_ptr<Core>;
 // One function a file adds to the module what the file is about.
 void add_session(py::module_& module);
 void add_groups(py::module_& module);
+void add_worker(py::module_& module);
+void add_plan(py::module_& module);
 
 }  // namespace starling

@@ -5,4 +5,6 @@ PYBIND11_MODULE(_core, module) {
   module.doc() = "Sessions, groups and exchanges of Starling.";
   starling::add_session(module);
   starling::add_groups(module);
+  starling::add_worker(module);
+  starling::add_plan(module);
 }

@@ -1,5 +1,6 @@
 // Joining a job, and what goes wrong in one.
 #include "bindings.h"
+#include "job/launched.h"
 
 namespace starling {
 
@@ -32,17 +33,21 @@ void add_session(py::module_& module) {
            py::arg("timeout") = 60, py::arg("listen_fd") = -1)
       .def_static("from_environment",
                   [] {
-                    const Job job = job_from_environment();
+                    Job job = launched_job();
+                    const Settings settings = launched_settings(job);
+                    job.terms = agreed_settings(settings);
                     const py::gil_scoped_release others_may_run;
                     return std::make_shared<Core>(job);
                   })
       .def_property_readonly("rank", [](Core& core) { return core.session().comm().rank(); })
       .def_property_readonly("size", [](Core& core) { return core.session().comm().size(); })
+      // Of them all the first; servers stand behind.
+      .def_property_readonly(
+          "workers",
+          [](Core& core) { return launched_settings(core.session().session().job()).workers; })
       .def("abandon", &Core::abandon)
-      .def("close", [](Core& core) {
-        const py::gil_scoped_release others_may_run;
-        core.close();
-      });
+      .def("close", &Core::close, py::arg("failed") = false,
+           py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace starling

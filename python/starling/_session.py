@@ -5,9 +5,12 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import sys
 import threading
 
 from . import _core
+
+FIRST_NUMBER = 1024  # of groups that anybody makes; those below are Dist's and arrays'
 
 _lock = threading.Lock()
 _open: "Session | None" = None
@@ -38,12 +41,12 @@ class Session:
         with self._guard:
             self._numbers.discard(number)
 
-    def close(self) -> None:
+    def close(self, failed: bool = False) -> None:
         global _open
         with _lock:
             if _open is self:
                 _open = None
-        self.core.close()
+        self.core.close(failed)
 
 
 def current() -> "Session | None":
@@ -55,7 +58,49 @@ def adopt(core: _core.Core, token: str) -> Session:
     session = Session(core, token)
     with _lock:
         _open = session
+    _watch_for_failure()
     return session
+
+
+def joined() -> Session:
+    """The session there is, or the launcher's; alone if there is neither."""
+    session = current()
+    if session is not None:
+        return session
+    if "STARLING_EVENTS_FD" in os.environ and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)  # the launcher shows lines when they are complete
+    try:
+        return adopt(_core.Core.from_environment(), os.environ.get("STARLING_SECRET", "alone"))
+    except Exception as error:
+        report_failure(error)
+        raise
+
+
+def report_failure(error: BaseException) -> None:
+    """Tells the launcher, if there is one, why this worker ends."""
+    message = str(error) if isinstance(error, _core.Error) else f"{type(error).__name__}: {error}"
+    _core.report_error(message, 0 if isinstance(error, _core.PeerLost) else -1)
+
+
+_watching = False
+
+
+def _watch_for_failure() -> None:
+    """From here on the launcher and the others hear of an exception that ends this process."""
+    global _watching
+    if _watching:
+        return
+    _watching = True
+    before = sys.excepthook
+
+    def tell(kind: type, error: BaseException, trace: object) -> None:
+        before(kind, error, trace)
+        report_failure(error)
+        session = current()
+        if session is not None:
+            session.close(failed=True)
+
+    sys.excepthook = tell
 
 
 def listen(address: str) -> tuple[int, int]:

@@ -510,7 +510,7 @@ def _meet(store, rank: int, size: int, timeout: timedelta):
     tokens = {each["token"] for each in everybody}
     if len(tokens) == 1 and "" not in tokens:
         used = set().union(*(each["numbers"] for each in everybody))
-        number = next(n for n in range(1, 4096) if n not in used)
+        number = next(n for n in range(_session.FIRST_NUMBER, 4096) if n not in used)
         return session, [each["rank"] for each in everybody], number
 
     listen_fd = -1
@@ -523,7 +523,7 @@ def _meet(store, rank: int, size: int, timeout: timedelta):
     core = _core.Core(
         rank, size, place, secret, max(1, int(timeout.total_seconds())), listen_fd
     )
-    return _session.adopt(core, secret), list(range(size)), 1
+    return _session.adopt(core, secret), list(range(size)), _session.FIRST_NUMBER
 
 
 def _create(store, rank: int, size: int, timeout: timedelta) -> StarlingGroup:
