@@ -26,6 +26,7 @@ void add_session(py::module_& module) {
              job.secret = secret;
              job.timeout = std::chrono::seconds(timeout);
              job.listen_fd = listen_fd;
+             job.encryption = encryption_from_environment();
              const py::gil_scoped_release others_may_run;
              return std::make_shared<Core>(job);
            }),
