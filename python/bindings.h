@@ -79,6 +79,7 @@ using SharedCore = std::shared_ptr<Core>;
 void add_session(py::module_& module);
 void add_groups(py::module_& module);
 void add_worker(py::module_& module);
+void add_pipeline(py::module_& module);
 void add_plan(py::module_& module);
 
 }  // namespace starling

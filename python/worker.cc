@@ -105,6 +105,16 @@ void add_settings(py::module_& module) {
       .def_readonly("seed", &Settings::seed)
       .def_property_readonly("slices",
                              [](const Settings& settings) { return settings.parallel.slices(); })
+      .def_property_readonly("stages",
+                             [](const Settings& settings) { return settings.parallel.stages; })
+      .def_property_readonly(
+          "micro_batches", [](const Settings& settings) { return settings.parallel.micro_batches; })
+      .def_property_readonly("pipeline",
+                             [](const Settings& settings) { return settings.parallel.pipeline; })
+      .def_property_readonly("tensor",
+                             [](const Settings& settings) { return settings.parallel.tensor; })
+      .def_property_readonly("recompute",
+                             [](const Settings& settings) { return settings.parallel.recompute; })
       .def_property_readonly("strategy",
                              [](const Settings& settings) { return name_of(settings.strategy); })
       .def_property_readonly("clip",
@@ -155,6 +165,8 @@ void add_worker(py::module_& module) {
            [](PyWorker& self, std::size_t parameter) {
              self.with([&](Worker& worker) { worker.gradient_ready(parameter); });
            })
+      .def("pass_over",
+           [](PyWorker& self) { self.with([](Worker& worker) { worker.pass_over(); }); })
       .def("step",
            [](PyWorker& self, const py::function& update) {
              return self.with([&](Worker& worker) { return worker.step(in_python(update)); });

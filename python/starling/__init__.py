@@ -10,6 +10,7 @@ from ._core import Error, PeerLost, Timeout
 # What needs numpy or torch is imported when it is first asked for.
 _PLACES = {
     "Dist": "dist",
+    "Pipeline": "pipeline",
     "allgather": "arrays",
     "allreduce": "arrays",
     "barrier": "arrays",

@@ -45,11 +45,15 @@ class Dist:
         if self._settings.slices > 1:
             raise _core.Error(
                 "this program's model is whole in every worker, and cannot be cut; leave out pipeline "
-                "and tensor, or use `starling train`"
+                "and tensor, or use starling.Pipeline"
             )
+        self._begin(session, model, _terms_of(model))
+
+    def _begin(self, session: _session.Session, model: torch.nn.Module, terms: str) -> None:
+        """With the part of the model that is here; the terms are of the whole."""
         _end_finished()
         self._flat = _FlatModel(model)
-        self._worker = self._flat.worker(session.core, self._settings)
+        self._worker = self._flat.worker(session.core, self._settings, terms)
         self._updates_weights: bool = self._worker.updates_weights
         self._max_norm: float | None = None
         self._norm_type = 2.0
@@ -320,13 +324,12 @@ class _FlatModel:
                 self._move_in(tensor, at, is_trained)
                 at += tensor.numel()
 
-    def worker(self, core: _core.Core, settings: _core.Settings) -> _core.Worker:
+    def worker(self, core: _core.Core, settings: _core.Settings, terms: str) -> _core.Worker:
         folds = [
             (begin, tensor.shape[0], tensor.numel() // tensor.shape[0])
             for (begin, _), tensor in zip(self._ranges, self.trained)
             if tensor.dim() >= 2 and tensor.numel() > 0
         ]
-        terms = f"model = {self._weights.numel()} numbers, {len(self.trained)} parameters to train\n"
         memory = (self._weights, self._gradients)
         weights, gradients = (_core.Memory(t.data_ptr(), t.numel(), _F32) for t in memory)
         return _core.Worker(
@@ -390,6 +393,13 @@ class _FlatModel:
             self._staged.append((tensor, weights, gradients))
         else:
             tensor.data = weights
+
+
+def _terms_of(model: torch.nn.Module) -> str:
+    """What all workers must have alike."""
+    tensors = [*model.parameters(), *(each for each in model.buffers() if each.is_floating_point())]
+    trained = sum(each.requires_grad for each in model.parameters())
+    return f"model = {sum(each.numel() for each in tensors)} numbers, {trained} parameters to train\n"
 
 
 def _needs_staging(tensor: torch.Tensor) -> bool:
