@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -48,6 +49,7 @@ class Core {
       throw Error(forked_ ? "a forked process cannot exchange" : "the session is closed");
     return *session_;
   }
+  bool is_open() const { return session_ != nullptr; }
   // The others hear that this rank has left, or that it has failed, and on whose account.
   void close(bool failed);
   void note_lost(int rank) { lost_ = rank; }
@@ -55,6 +57,9 @@ class Core {
   // sockets that it has inherited without a word.
   void abandon();
   Time timeout() const { return timeout_; }
+
+  // Ends what lives on the session, if anything does, as long as there is one.
+  std::function<void(bool failed)> before_close;
 
  private:
   struct Socket {
@@ -73,5 +78,8 @@ using SharedCore = std::shared_ptr<Core>;
 // One function a file adds to the module what the file is about.
 void add_session(py::module_& module);
 void add_groups(py::module_& module);
+void add_worker(py::module_& module);
+void add_pipeline(py::module_& module);
+void add_plan(py::module_& module);
 
 }  // namespace starling

@@ -8,4 +8,7 @@ PYBIND11_MODULE(_core, module) {
   module.attr("BUILT_WITH") = STARLING_BUILT_WITH;
   starling::add_session(module);
   starling::add_groups(module);
+  starling::add_worker(module);
+  starling::add_pipeline(module);
+  starling::add_plan(module);
 }

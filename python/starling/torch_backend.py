@@ -485,9 +485,10 @@ def _meet(store, rank: int, size: int, timeout: timedelta):
     tokens = {each["token"] for each in everybody}
     if len(tokens) == 1 and "" not in tokens:
         used = set().union(*(each["numbers"] for each in everybody))
-        number = next((n for n in range(1, _core.GROUPS) if n not in used), None)
+        number = next((n for n in range(_session.FIRST_NUMBER, _core.GROUPS) if n not in used), None)
         if number is None:
-            raise RuntimeError(f"starling has no more than {_core.GROUPS} groups at a time")
+            most = _core.GROUPS - _session.FIRST_NUMBER
+            raise RuntimeError(f"starling has no more than {most} groups at a time")
         return session, [each["rank"] for each in everybody], number
 
     listen_fd = -1
@@ -503,7 +504,8 @@ def _meet(store, rank: int, size: int, timeout: timedelta):
     core = _core.Core(
         rank, size, place, secret, max(1, int(timeout.total_seconds())), listen_fd
     )
-    return _session.adopt(core, secret, opened_by=__name__), list(range(size)), 1
+    session = _session.adopt(core, secret, opened_by=__name__)
+    return session, list(range(size)), _session.FIRST_NUMBER
 
 
 def _create(store, rank: int, size: int, timeout: timedelta) -> StarlingGroup:

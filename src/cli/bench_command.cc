@@ -92,6 +92,7 @@ void add_exchange(CLI::App& bench) {
       "Example:\n"
       "  starling bench exchange --workers 4 --sizes 1MB,16MB,64MB\n"
       "  starling bench exchange --algorithms auto,ring --workers 8\n"
+      "  starling bench exchange --tls --workers 2 --sizes 16MB\n"
       "  starling bench exchange --no-peers --write-choice src/exchange/choice.inc");
   exchange->add_option("--workers", options.workers, "numbers of processes")
       ->delimiter(',')
@@ -111,6 +112,7 @@ void add_exchange(CLI::App& bench) {
       ->capture_default_str();
   add_lab_option(*exchange, options.lab);
   exchange->add_flag("--no-peers", options.no_peers, "measure only Starling");
+  exchange->add_flag("--tls", options.tls, "measure Starling encrypted, too");
   exchange->add_option("--write-choice", command->choice_file,
                        "write the fastest algorithms to this file, as the table that `--exchange "
                        "auto` is built with (src/exchange/choice.inc)");

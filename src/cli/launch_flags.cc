@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "job/encryption.h"
 #include "launch/lab.h"
 
 namespace starling {
@@ -21,6 +22,19 @@ void LaunchFlags::add_to(CLI::App& command) {
   command
       .add_option("--secret-file", secret_file_,
                   "a file with the same secret words on every machine")
+      ->group(group);
+  command
+      .add_option(
+          "--tls", tls_,
+          "encrypt what goes between machines (auto), everything (on) or nothing (off), with a "
+          "key from the secret")
+      ->check(CLI::IsMember(std::vector<std::string>{"auto", "on", "off"}))
+      ->group(group);
+  command
+      .add_option(
+          "--certificates", certificates_,
+          "instead of that key: files in PEM with the authority's certificate, this machine's "
+          "and its key, e.g. ca.pem,own.pem,key.pem")
       ->group(group);
   command.add_option("--lab", lab_,
                      "run on hosts of their own with slow links, e.g. 6x100mbit, or on a lab that "
@@ -40,6 +54,10 @@ LaunchPlan LaunchFlags::plan() const {
   plan.rendezvous = rendezvous_;
   plan.timeout = std::chrono::seconds(timeout_seconds_);
   plan.lab = lab_;
+  plan.tls = tls_;
+  if (!certificates_.empty())
+    TlsKeys{read_certificates(certificates_)};  // refuses what it cannot use
+  plan.certificates = certificates_;
   if (!memory_.empty()) {
     if (lab_.empty()) {
       throw Error("--memory is for the hosts of a lab", "give --lab too, e.g. --lab 6x100mbit");

@@ -19,6 +19,8 @@ class LaunchFlags {
   std::string rendezvous_;
   std::string secret_file_;
   int timeout_seconds_ = 60;
+  std::string tls_ = "auto";
+  std::string certificates_;
   std::string lab_;
   std::string memory_;
 };

@@ -140,6 +140,10 @@ Task<Hello> hear_hello(Host& host, Link& link) {
   Hello hello;
   constexpr std::size_t kForAllVersions = offsetof(Hello, rank);
   co_await read_exactly(host.loop(), link, object_bytes(hello).first(kForAllVersions));
+  constexpr char kHandshakeOfTls = 0x16;
+  if (hello.magic[0] == kHandshakeOfTls) {
+    throw Error("it encrypts, and we do not", "give all machines the same --tls");
+  }
   if (hello.magic != Hello().magic) throw Error("it does not speak Starling's protocol");
   if (hello.version != kProtocolVersion) co_return hello;
   co_await read_exactly(host.loop(), link, object_bytes(hello).subspan(kForAllVersions));

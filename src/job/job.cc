@@ -43,6 +43,7 @@ Job job_from_environment() {
   job.listen_fd = number(kListenVariable, -1, 0, 1 << 20);
   job.events_fd = number(kEventsVariable, -1, 0, 1 << 20);
   job.timeout = std::chrono::seconds(number(kTimeoutVariable, 60, 1, 86'400));
+  job.encryption = encryption_from_environment();
   job.interface = text(kInterfaceVariable);
   job.timeline = text(kTimelineVariable);
   job.settings = text(kSettingsVariable);
@@ -52,6 +53,13 @@ Job job_from_environment() {
         "start the program with `starling launch`, which sets them");
   }
   return job;
+}
+
+Encryption encryption_from_environment() {
+  Encryption encryption{named<Encryption::Links>(text(kTlsVariable, "auto"))};
+  const std::string certificates = text(kCertificatesVariable);
+  if (!certificates.empty()) encryption.certificates = read_certificates(certificates);
+  return encryption;
 }
 
 std::string log_level_from_environment() { return text(kLogVariable, "warn"); }

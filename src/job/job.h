@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "job/encryption.h"
+
 namespace starling {
 
 struct Job {
@@ -17,6 +19,7 @@ struct Job {
   int listen_fd = -1;                // rank 0: the socket that already listens there
   int events_fd = -1;                // where to report progress, or -1
   std::chrono::seconds timeout{60};  // for any one operation
+  Encryption encryption;             // the same everywhere
   std::string interface;             // in a lab: this worker's own network interface
   std::string timeline;              // the folder for the timeline's parts, or empty
   std::string settings;              // TOML text, for what the workers run
@@ -27,6 +30,10 @@ struct Job {
 // Error on values that make no sense.
 Job job_from_environment();
 
+// Its part that is the same however the job was found: what goes between machines is encrypted unless
+// it is said otherwise.
+Encryption encryption_from_environment();
+
 // The variables that describe a job, for the launcher to set.
 inline constexpr const char* kRankVariable = "STARLING_RANK";
 inline constexpr const char* kSizeVariable = "STARLING_SIZE";
@@ -36,6 +43,8 @@ inline constexpr const char* kSecretVariable = "STARLING_SECRET";
 inline constexpr const char* kListenVariable = "STARLING_LISTEN_FD";
 inline constexpr const char* kEventsVariable = "STARLING_EVENTS_FD";
 inline constexpr const char* kTimeoutVariable = "STARLING_TIMEOUT_SECONDS";
+inline constexpr const char* kTlsVariable = "STARLING_TLS";
+inline constexpr const char* kCertificatesVariable = "STARLING_CERTIFICATES";
 inline constexpr const char* kInterfaceVariable = "STARLING_INTERFACE";
 inline constexpr const char* kTimelineVariable = "STARLING_TIMELINE";
 inline constexpr const char* kSettingsVariable = "STARLING_SETTINGS";

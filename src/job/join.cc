@@ -56,12 +56,33 @@ std::unique_ptr<Listener> own_listener(Host& host, const Job& job) {
 
 }  // namespace
 
+namespace {
+
+// The keys of a job that has links to encrypt.
+std::optional<TlsKeys> keys_of(const Job& job) {
+  if (job.encryption.links == Encryption::Links::none) return {};
+  if (!job.encryption.certificates.own.empty()) return TlsKeys(job.encryption.certificates);
+  return TlsKeys(job.secret);
+}
+
+// Puts TLS over a link that is to have it.
+Task<> encrypt(Host& host, std::unique_ptr<Link>& link, const std::optional<TlsKeys>& keys,
+               TlsLink::Side side) {
+  auto encrypted = std::make_unique<TlsLink>(host.loop(), std::move(link), *keys, side);
+  TlsLink& shaking = *encrypted;
+  link = std::move(encrypted);
+  co_await shaking.shake_hands();
+}
+
+}  // namespace
+
 // The listener: examines whoever calls, several at a time, and keeps those who belong here.
 class Door {
  public:
-  Door(Host& host, Job job, std::unique_ptr<Listener> listener)
+  Door(Host& host, Job job, const std::optional<TlsKeys>& keys, std::unique_ptr<Listener> listener)
       : host_(host),
         job_(std::move(job)),
+        keys_(keys),
         listener_(std::move(listener)),
         guests_(static_cast<std::size_t>(job_.size)),
         refusals_(guests_.size()),
@@ -145,6 +166,9 @@ class Door {
   }
 
   Task<> shake_hands(Examination& examination) {
+    if (job_.encryption.covers(examination.caller.from)) {
+      co_await encrypt(host_, examination.caller.link, keys_, TlsLink::Side::listener);
+    }
     Task<Hello> first = hear_hello(host_, *examination.caller.link);
     examination.hello = co_await first;
     co_await examine(host_, *examination.caller.link, job_, *examination.hello,
@@ -180,6 +204,7 @@ class Door {
 
   Host& host_;
   Job job_;
+  std::optional<TlsKeys> keys_;
   std::unique_ptr<Listener> listener_;
   std::vector<std::optional<Guest>> guests_;
   std::vector<std::string> refusals_;  // by the rank that they claimed to be
@@ -237,12 +262,13 @@ Task<> until_silent(Loop& loop, Link& link) {
 }
 
 // The links of one rank while they come into being.
-class Links {
+class NewLinks {
  public:
-  Links(Host& host, const Job& job, std::unique_ptr<Listener> listener)
+  NewLinks(Host& host, const Job& job, std::unique_ptr<Listener> listener)
       : host_(host),
         job_(job),
-        door_(std::make_unique<Door>(host, job, std::move(listener))),
+        keys_(keys_of(job)),
+        door_(std::make_unique<Door>(host, job, keys_, std::move(listener))),
         peers_(static_cast<std::size_t>(job.size)),
         roster_(peers_.size()) {}
 
@@ -448,13 +474,19 @@ class Links {
     const Address door = rank == 0 ? host_.find(job_.rendezvous) : address_of(rank);
     Task<std::unique_ptr<Link>> calling = rank == 0 ? call_patiently(door) : call_once(door);
     std::unique_ptr<Link> link = co_await calling;
-    Task<int> contest =
-        race(introduce(host_, *link, job_, rank, door_->port()), until_silent(host_.loop(), *link));
+    Task<int> contest = race(meet(rank, door, link), until_silent(host_.loop(), *link));
     const int winner = co_await contest;
     if (winner == 1) throw HungUp(kSilent);
     peer(rank).emplace(
         Mesh::Peer{std::move(link), door, kCallerHandshakeBytes, kListenerHandshakeBytes});
     door_->news().ring();
+  }
+
+  Task<> meet(int rank, Address door, std::unique_ptr<Link>& link) {
+    if (job_.encryption.covers(door)) {
+      co_await encrypt(host_, link, keys_, TlsLink::Side::caller);
+    }
+    co_await introduce(host_, *link, job_, rank, door_->port());
   }
 
   // Where somebody is known to listen.
@@ -482,6 +514,7 @@ class Links {
 
   Host& host_;
   const Job& job_;
+  std::optional<TlsKeys> keys_;
   std::unique_ptr<Door> door_;
   Peers peers_;
   std::vector<Address> roster_;
@@ -491,7 +524,7 @@ class Links {
 };
 
 // Ends never. One rank of each machine is enough to say it.
-Task<> tell_whom_we_wait_for(Host& host, const Job& job, Links& links) {
+Task<> tell_whom_we_wait_for(Host& host, const Job& job, NewLinks& links) {
   const Time begin = host.loop().now();
   for (Time next = begin + kFirstWord;; next += kNextWord) {
     co_await sleep_until(host.loop(), next);
@@ -504,7 +537,7 @@ Task<> tell_whom_we_wait_for(Host& host, const Job& job, Links& links) {
 
 // Who hangs up on account of another says so, but not to one it has not shaken hands with yet, and
 // its word may come by another way than its end. So whoever sees an end waits a moment to be told.
-Task<> meet_all(Host& host, const Job& job, Links& links) {
+Task<> meet_all(Host& host, const Job& job, NewLinks& links) {
   // Rank 0 knows best who is missing: the others give it a moment longer, to say so.
   const Time patience = job.timeout + (job.rank == 0 ? Time(0) : kToBeTold);
   std::optional<Vanished> vanished;
@@ -521,7 +554,7 @@ Task<> meet_all(Host& host, const Job& job, Links& links) {
   throw_lost(vanished->rank(), vanished->what());
 }
 
-Error nobody_came(const Job& job, Links& links) {
+Error nobody_came(const Job& job, NewLinks& links) {
   const std::string refusal = links.refusal();
   return Error(fmt::format("waited {} s for {}", job.timeout.count(), links.whom()),
                refusal.empty() ? "see that every worker was started and can reach " + job.rendezvous
@@ -534,7 +567,7 @@ Task<Membership> join_task(Host& host, Job job, std::unique_ptr<Listener> listen
   if (job.size == 1) co_return Membership(nullptr, std::make_unique<Mesh>(host, 0, Peers(1)));
 
   if (!listener) listener = own_listener(host, job);
-  Links links(host, job, std::move(listener));
+  NewLinks links(host, job, std::move(listener));
   try {
     co_await meet_all(host, job, links);
   } catch (const PeerLost& lost) {

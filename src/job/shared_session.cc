@@ -181,6 +181,21 @@ void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
   if (work->error()) std::rethrow_exception(work->error());
 }
 
+SharedSession::Hold::Hold(SharedSession& session) : session_(session) {
+  Lock lock(session_.mutex_);
+  ++session_.waiting_;
+  session_.changed_.wait(lock, [&] { return !session_.driven_; });
+  --session_.waiting_;
+  session_.driven_ = true;
+}
+
+SharedSession::Hold::~Hold() {
+  const Lock lock(session_.mutex_);
+  session_.driven_ = false;
+  if (session_.waiting_ > 0) session_.changed_.notify_all();
+  if (session_.waiting_ == 0 && session_.under_way_ > 0) session_.call_caretaker(kForAMoment);
+}
+
 void SharedSession::call_caretaker(std::chrono::microseconds in) {
   const auto whole = std::chrono::floor<std::chrono::seconds>(in);
   itimerspec when{};

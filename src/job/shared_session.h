@@ -46,6 +46,19 @@ class SharedSession {
     std::optional<std::uint32_t> channel;
   };
 
+  // For who drives the loop by itself: nobody else does while it lives. What others begin meanwhile is
+  // under way in whatever drives next.
+  class Hold {
+   public:
+    explicit Hold(SharedSession& session);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    SharedSession& session_;
+  };
+
   // Joins; throws Error as Session does.
   explicit SharedSession(Job job);
   // Says goodbye. What is under way is given up.

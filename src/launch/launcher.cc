@@ -226,6 +226,8 @@ class Launcher {
           fmt::format("{}={}", kSecretVariable, secret),
           fmt::format("{}={}", kEventsVariable, events.write_end),
           fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
+          fmt::format("{}={}", kTlsVariable, plan_.tls),
+          fmt::format("{}={}", kCertificatesVariable, plan_.certificates),
           fmt::format("{}={}", kSettingsVariable, plan_.settings),
       };
       if (!serves) {  // as torchrun says it

@@ -20,6 +20,7 @@ using nlohmann::json;
 
 constexpr const char* kGloo = "starling-peer-gloo";
 constexpr const char* kOpenMpi = "starling-peer-mpi";
+constexpr const char* kEncrypted = "starling, encrypted";
 
 // Who was measured: Starling's or a peer's algorithm.
 struct Entry {
@@ -37,16 +38,19 @@ struct Cell {
 
 using Times = std::map<Cell, std::vector<double>>;
 
+// Of those who say of themselves who they are, unless it is said here.
 void take_times(const std::string& who, std::vector<std::string> command, int processes,
-                const std::string& lab, Times& times) {
+                const std::string& lab, Times& times, bool encrypted = false) {
   LaunchPlan plan;
+  plan.tls = encrypted ? "on" : "off";
   plan.lab = lab;
   plan.command = std::move(command);
   plan.workers = processes;
   plan.timeout = std::chrono::seconds(120);
   run_contestant(plan, who, [&](const json& event) {
     if (!event.contains("median_seconds")) return;
-    times[{event["workers"], event["bytes"], {event["peer"], event["algorithm"]}}].push_back(
+    const std::string peer = encrypted ? kEncrypted : event["peer"].get<std::string>();
+    times[{event["workers"], event["bytes"], {peer, event["algorithm"]}}].push_back(
         event["median_seconds"]);
   });
 }
@@ -55,12 +59,12 @@ std::string sizes_of(const ExchangeBench& bench) {
   return fmt::format("{}", fmt::join(bench.sizes_bytes, ","));
 }
 
-void measure_starling(const ExchangeBench& bench, int workers, Times& times) {
+void measure_starling(const ExchangeBench& bench, int workers, bool encrypted, Times& times) {
   take_times("starling",
              {own_program(), "bench", "exchange-worker", "--algorithms",
               fmt::format("{}", fmt::join(bench.algorithms, ",")), "--bytes", sizes_of(bench),
               "--seconds", fmt::format("{}", bench.seconds)},
-             workers, bench.lab, times);
+             workers, bench.lab, times, encrypted);
 }
 
 void measure_gloo(const ExchangeBench& bench, int workers, Times& times) {
@@ -103,7 +107,8 @@ Times take_turns(const ExchangeBench& bench) {
     for (int round = 0; round < bench.rounds; ++round) {
       bar.show(static_cast<double>(done++) / static_cast<double>(all),
                fmt::format("{} workers, round {} of {}", workers, round + 1, bench.rounds));
-      measure_starling(bench, workers, times);
+      measure_starling(bench, workers, false, times);
+      if (bench.tls) measure_starling(bench, workers, true, times);
       if (gloo) measure_gloo(bench, workers, times);
       if (mpi) measure_open_mpi(bench, workers, times);
     }
@@ -120,7 +125,7 @@ BenchResult result_of(const ExchangeBench& bench, const Times& times) {
     std::string peer_name;
     for (const auto& [other, peer_values] : times) {
       if (other.workers != cell.workers || other.bytes != cell.bytes ||
-          other.who.peer == "starling")
+          other.who.peer.starts_with("starling"))
         continue;
       const double peer_seconds = median(peer_values);
       if (best_peer == 0 || peer_seconds < best_peer) {

@@ -17,6 +17,7 @@ struct ExchangeBench {
   int rounds = 3;        // in which everybody takes turns
   std::string lab;       // see launch/lab.h; empty: loopback
   bool no_peers = false;
+  bool tls = false;  // measured encrypted, too
 };
 
 BenchResult bench_exchange(ExchangeBench bench);

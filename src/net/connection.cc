@@ -24,7 +24,11 @@ Connection::Connection(std::unique_ptr<Link> link, const FrameHeader& first,
              }),
       outbox_([this](Send& send) { events_.sent(send); }),
       next_header_(first),
-      next_got_bytes_(first_bytes) {}
+      next_got_bytes_(first_bytes) {
+  for (const Direction direction : {Direction::sent, Direction::received}) {
+    events_.moved(direction, Purpose::control, {0, overhead(direction)});  // of the handshake
+  }
+}
 
 void Connection::post(Send& send) {
   outbox_.post(send);
@@ -69,7 +73,7 @@ void Connection::write() {
     }
     const Purpose purpose = outbox_.purpose();
     const std::size_t payload = outbox_.written(written.bytes);
-    events_.moved(Direction::sent, purpose, {payload, written.bytes});
+    events_.moved(Direction::sent, purpose, {payload, written.bytes + overhead(Direction::sent)});
   }
 }
 
@@ -110,6 +114,7 @@ void Connection::read_fragments() {
     }
     const auto [status, bytes, error] =
         link_->read_some({place[0], place[1], object_bytes(next_header_).subspan(next_got_bytes_)});
+    count_overhead_received();
     if (status == Link::Status::not_now) return;
     if (status == Link::Status::closed) return fail(kNobody, "it closed the connection");
     if (status == Link::Status::broken) return fail(kNobody, error.message());
@@ -128,6 +133,18 @@ void Connection::read_fragments() {
       if (!in_fragment_ && payload >= kLongBytes && !frame_is_here) return;
     }
   }
+}
+
+// Since it was last asked for.
+std::uint64_t Connection::overhead(Direction direction) {
+  const auto now = static_cast<std::uint64_t>(link_->overhead_bytes(direction));
+  return now - std::exchange(overhead_[static_cast<std::size_t>(direction)], now);
+}
+
+void Connection::count_overhead_received() {
+  const std::uint64_t bytes = overhead(Direction::received);
+  if (bytes == 0) return;
+  events_.moved(Direction::received, static_cast<Purpose>(header_.purpose), {0, bytes});
 }
 
 // Acts on a header that has come in whole.

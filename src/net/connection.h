@@ -1,6 +1,7 @@
 // Connection: the framed stream to one peer, over a link.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -60,6 +61,8 @@ class Connection {
   void write_words();
   void read_fragments();
   void begin_fragment();
+  std::uint64_t overhead(Direction direction);
+  void count_overhead_received();
   void fail(int culprit, const std::string& why);
 
   std::unique_ptr<Link> link_;
@@ -75,6 +78,8 @@ class Connection {
 
   std::uint64_t answered_bytes_ = 0;  // acknowledged and received, when we last looked
   Time unanswered_since_{0};
+
+  std::array<std::uint64_t, 2> overhead_ = {};  // that was counted, by direction
 
   FrameHeader header_;  // of the fragment that is landing
   bool in_fragment_ = false;

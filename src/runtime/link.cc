@@ -53,10 +53,13 @@ Task<> read_exactly(Loop& loop, Link& link, Bytes bytes) {
   while (!bytes.empty()) {
     const std::size_t got = moved(link.read_some(bytes));
     bytes = bytes.subspan(got);
-    if (got > 0) continue;
-    LinkReady readable(loop, link, &Link::when_readable);
-    co_await readable;
+    if (got == 0) co_await until_readable(loop, link);
   }
+}
+
+Task<> until_readable(Loop& loop, Link& link) {
+  LinkReady readable(loop, link, &Link::when_readable);
+  co_await readable;
 }
 
 Task<> write_all(Loop& loop, Link& link, ConstBytes bytes) {

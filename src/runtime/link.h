@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "runtime/ledger.h"
 #include "runtime/loop.h"
 
 namespace starling {
@@ -58,6 +59,9 @@ class Link {
   };
   virtual Signs signs_of_life() = 0;
 
+  // What the link has added to the bytes that it was given, and taken off those that came.
+  virtual std::int64_t overhead_bytes(Direction) const { return 0; }
+
   Transfer write_some(ConstBytes bytes) { return write_some(Parts{bytes}, false); }
   Transfer read_some(Bytes place) { return read_some(Places{place}); }
 };
@@ -74,5 +78,6 @@ void write_at_once(Link& link, ConstBytes bytes);
 // For handshakes, outside the hot path.
 Task<> read_exactly(Loop& loop, Link& link, Bytes bytes);
 Task<> write_all(Loop& loop, Link& link, ConstBytes bytes);
+Task<> until_readable(Loop& loop, Link& link);
 
 }  // namespace starling

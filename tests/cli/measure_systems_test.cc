@@ -165,7 +165,7 @@ TEST(MeasureCriteria, SeesWhatASystemDoesWhenAWorkerIsKilled) {
   TemporaryFolder folder;
   const Ran ran =
       starling_program({"measure", "--grid", "criteria", "--workers", "3", "--data", "synthetic",
-                        "--samples", "3000", "--epochs", "2", "--only", "horovod,easgd", "--folder",
+                        "--samples", "3000", "--epochs", "8", "--only", "horovod,easgd", "--folder",
                         (folder.path() / "criteria").string(), "--json"},
                        300s);
   ASSERT_EQ(ran.status, "exit 0") << ran.err;

@@ -47,6 +47,7 @@ struct Scenario {
   int victim, other;
   Time when, how_long;
   int strangers;
+  bool encrypted;
   std::vector<Time> starts;
 
   explicit Scenario(Random random) {
@@ -71,6 +72,7 @@ struct Scenario {
     strangers = static_cast<int>(random.below(4));
     for (int rank = 0; rank < size; ++rank)
       starts.push_back(time(std::array<Time, 2>{1ms, 400ms}[random.below(2)]));
+    encrypted = random.below(2) == 0;
   }
 };
 
@@ -80,7 +82,8 @@ std::ostream& operator<<(std::ostream& out, const Scenario& scenario) {
   return out << scenario.size << " ranks, " << names[static_cast<int>(scenario.fault)] << " ("
              << scenario.victim << ", " << scenario.other << ") at " << scenario.when.count() / 1000
              << " us for " << scenario.how_long.count() / 1000 << " us, " << scenario.strangers
-             << " strangers, " << scenario.weather << "\n";
+             << " strangers, " << (scenario.encrypted ? "encrypted, " : "") << scenario.weather
+             << "\n";
 }
 
 // What one rank says to another. Unread it must leave room for the word on whose account its sender
@@ -166,6 +169,7 @@ class World {
     job.rendezvous = "host 0:29400";
     job.secret = secret;
     job.timeout = kTimeout;
+    job.encryption.links = scenario_.encrypted ? Encryption::Links::all : Encryption::Links::none;
     return job;
   }
 

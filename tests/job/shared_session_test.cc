@@ -138,6 +138,24 @@ TEST(SharedSession, WaitsNoLongerThanAsked) {
   });
 }
 
+TEST(SharedSession, LeavesTheLoopToWhoHoldsIt) {
+  live_shared(2, [&](SharedSession& session) {
+    constexpr int kMany = 50;
+    std::vector<std::int64_t> values(kMany, 1);
+    std::vector<std::shared_ptr<SharedSession::Work>> works(kMany);
+    for (int i = 0; i < kMany; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      works[at] = session.begin("a sum", summing(session, i + 2, values[at]), kPatience);
+      const SharedSession::Hold hold(session);  // while others are under way, or abandoned
+      std::int64_t own = 1;
+      session.session().run("a sum of our own", summing(session, 1, own)());
+      ASSERT_EQ(own, 2);
+    }
+    for (const auto& work : works) EXPECT_TRUE(session.wait(*work));
+    EXPECT_EQ(values, std::vector<std::int64_t>(kMany, 2));
+  });
+}
+
 TEST(SharedSession, EndsWithWorkUnderWay) {
   live_shared(1, [&](SharedSession&) {});
   std::vector<std::jthread> threads;

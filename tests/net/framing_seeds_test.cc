@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "net/mesh.h"
+#include "net/tls_link.h"
 #include "runtime/all.h"
 #include "runtime/race.h"
 #include "sim/switch.h"
@@ -58,6 +59,7 @@ class Talk {
       : seed_(seed), random_{seed, 3}, weather_(draw_weather()), hub_(loop_, 2, seed, weather_) {
     plan_lanes();
     trouble_ = static_cast<Trouble>(random_.below(4));
+    encrypted_ = random_.below(2) == 0;
   }
 
   std::string run() {
@@ -157,12 +159,25 @@ class Talk {
     Host::Answer answer = co_await calling;
     Task<Listener::Caller> accepting = side(1).listener->accept();
     Listener::Caller caller = co_await accepting;
+    if (encrypted_) co_await encrypt(answer.link, caller.link);
     peers[0][1].emplace(Mesh::Peer{std::move(answer.link), hub_.host(0).find("host 1:100"), 0, 0});
     peers[1][0].emplace(Mesh::Peer{std::move(caller.link), hub_.host(0).find("host 0:100"), 0, 0});
     for (int rank : {0, 1}) {
       side(rank).mesh = std::make_unique<Mesh>(hub_.host(rank), rank,
                                                std::move(peers[static_cast<std::size_t>(rank)]));
     }
+  }
+
+  Task<> encrypt(std::unique_ptr<Link>& first, std::unique_ptr<Link>& second) {
+    auto calls = std::make_unique<TlsLink>(loop_, std::move(first), keys_, TlsLink::Side::caller);
+    auto listens =
+        std::make_unique<TlsLink>(loop_, std::move(second), keys_, TlsLink::Side::listener);
+    std::vector<Task<>> both;
+    both.push_back(calls->shake_hands());
+    both.push_back(listens->shake_hands());
+    co_await all(std::move(both));
+    first = std::move(calls);
+    second = std::move(listens);
   }
 
   // Not to be awaited without a time: where there are no tail calls, thousands of tasks that end at
@@ -296,7 +311,8 @@ class Talk {
 
   std::string check() {
     std::ostringstream story;
-    story << "trouble " << static_cast<int>(trouble_) << ", " << weather_;
+    story << "trouble " << static_cast<int>(trouble_) << (encrypted_ ? ", encrypted, " : ", ")
+          << weather_;
     for (int rank : {0, 1})
       story << ", rank " << rank << ": " << (side(rank).gone ? "gone" : side(rank).outcome);
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
@@ -325,6 +341,8 @@ class Talk {
   }
 
   std::uint64_t seed_;
+  TlsKeys keys_{"a secret of two"};
+  bool encrypted_ = false;
   Random random_;
   Weather weather_;
   SimLoop loop_;
