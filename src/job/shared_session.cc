@@ -40,6 +40,8 @@ SharedSession::~SharedSession() {
   session_.loop().call([] {});  // should the caretaker sleep in it
   caretaker_.join();
   ::close(alarm_fd_);
+  // Whoever still holds one must not end it when there is no Comm any more.
+  for (const auto& work : works_) work->running_.reset();
   works_.clear();
 }
 

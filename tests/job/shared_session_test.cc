@@ -57,6 +57,22 @@ TEST(SharedSession, GoesOnWhileNobodyWaits) {
   });
 }
 
+Task<> hear_oneself(Comm& comm, std::int64_t& value) {
+  Receive hearing = comm.receive(comm.rank(), shared_channel(1), std::span(&value, 1));
+  co_await hearing;
+}
+
+TEST(SharedSession, GivesUpWhatIsUnderWayThoughSomebodyHoldsIt) {
+  std::int64_t value = 0;
+  std::shared_ptr<SharedSession::Work> work;
+  {
+    SharedSession session(jobs(1)[0]);
+    work = session.begin(
+        "a letter to oneself", [&] { return hear_oneself(session.comm(), value); }, kPatience);
+  }
+  EXPECT_FALSE(work->done());
+}
+
 TEST(SharedSession, ServesSeveralThreadsAtOnce) {
   constexpr int kThreads = 4, kRounds = 100;
   live_shared(3, [&](SharedSession& session) {

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 PATIENCE = 120  # seconds, for what hangs
@@ -81,6 +82,34 @@ def all_name_rank_1(text: str) -> None:
         assert re.search(rf"\[{rank}\] {seen}", text), text
 
 
+WAITER = r"""
+import sys, torch, torch.distributed as dist
+import starling.torch_backend
+dist.init_process_group("starling", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=2)
+dist.barrier()
+print("begun", flush=True)
+dist.recv(torch.ones(1), 1 - dist.get_rank())
+"""
+
+
+def interrupt_one_who_waits() -> None:
+    """Without a launcher Ctrl-C must reach Python while it waits, and nothing may crash on the way out."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", WAITER, f"file://{folder}/store", str(rank)],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+            for rank in (0, 1)
+        ]
+        for each in ranks:
+            assert "begun" in each.stdout.readline()
+        ranks[0].send_signal(signal.SIGINT)
+        errors = [each.communicate(timeout=PATIENCE)[1] for each in ranks]
+    assert ranks[0].returncode == -signal.SIGINT and "KeyboardInterrupt" in errors[0], errors[0]
+    assert ranks[1].returncode == 1 and "rank 0 was lost in receive (it failed)" in errors[1], errors[1]
+
+
 def main() -> None:
     program = sys.argv[1]
     text, status = run(program, "kill")
@@ -97,6 +126,7 @@ def main() -> None:
 
     text, status = run(program, "go on", lambda job: job.send_signal(signal.SIGINT))
     assert status == 128 + signal.SIGINT and "interrupted by Ctrl-C" in text, text
+    interrupt_one_who_waits()
     print("passed")
 
 
