@@ -39,8 +39,8 @@ struct LaunchPlan {
   std::string rendezvous;           // host:port of machine 0; only for more than one machine
   std::string secret;               // shared by all machines; made up here if there is only one
   std::chrono::seconds timeout{60};
-  std::string tls = "auto";  // as job/encryption.h names it
-  std::string certificates;  // as it reads them, or empty
+  std::string tls = "auto";     // as job/encryption.h names it
+  std::string certificates;     // as it reads them, or empty
   std::string settings;         // handed to the workers, see Job
   std::string timeline_folder;  // where they leave their parts of the timeline, see Job
   // A lab to run in, each rank on a host of its own: its name, or a spec (launch/lab.h). Only for one
