@@ -31,24 +31,16 @@ Settings simulated_settings(const std::string& system, const std::string& toml, 
   return settings;
 }
 
-// How far the mean of all workers' models is from what they were to find, and they from it: the root
-// of the mean square over weights.
-struct Distances {
-  double error = 0, spread = 0;
-};
-
-Distances distances(const std::vector<std::vector<float>>& models) {
-  Distances found;
-  double weights = 0;
+// How far the mean of all workers' final models is from what they were to find: the root of the mean
+// square over weights.
+double error_of(const std::vector<std::vector<float>>& models) {
+  double squares = 0;
   for (std::size_t i = 0; i < models[0].size(); ++i) {
     double mean = 0;
     for (const auto& model : models) mean += model[i] / static_cast<double>(models.size());
-    found.error += std::pow(mean - static_cast<double>(simulated_target(i)), 2);
-    for (const auto& model : models) found.spread += std::pow(model[i] - mean, 2);
-    ++weights;
+    squares += std::pow(mean - static_cast<double>(simulated_target(i)), 2);
   }
-  return {std::sqrt(found.error / weights),
-          std::sqrt(found.spread / weights / static_cast<double>(models.size()))};
+  return std::sqrt(squares / static_cast<double>(models[0].size()));
 }
 
 py::dict simulated(const SimulatedTraining& training) {
@@ -62,7 +54,6 @@ py::dict simulated(const SimulatedTraining& training) {
   }
   const auto workers = static_cast<std::size_t>(training.settings.workers);
   const auto seconds = [](Time time) { return std::chrono::duration<double>(time).count(); };
-  const Distances found = distances(result.weights);
   const auto sent = std::span(result.wire_bytes_sent);
   py::dict row;
   row["workers"] = workers;
@@ -72,8 +63,7 @@ py::dict simulated(const SimulatedTraining& training) {
   row["batches_per_second"] = result.batches_per_second();
   row["bytes_sent"] = std::accumulate(sent.begin(), sent.end(), std::uint64_t{0});
   row["most_bytes_sent"] = std::ranges::max(sent);
-  row["error"] = found.error;
-  row["spread"] = found.spread;
+  row["error"] = error_of(result.weights);
   return row;
 }
 

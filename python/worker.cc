@@ -119,6 +119,10 @@ void add_settings(py::module_& module) {
                              [](const Settings& settings) { return name_of(settings.strategy); })
       .def_property_readonly("clip",
                              [](const Settings& settings) { return settings.optimizer.clip; })
+      .def("report",
+           [](const Settings& settings, Core& core, const std::string& system) {
+             report_settings(core.session().session().job(), system, settings);
+           })
       .def("__str__", &write_settings);
 
   // To the launcher, if there is one; `lost` is the rank on whose account, or -1.

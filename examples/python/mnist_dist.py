@@ -26,7 +26,7 @@ import starling
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--system", default="", help="see `starling systems`")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64, help="of each worker")
     parser.add_argument("--lr", type=float, default=0.05)
     args = parser.parse_args()

@@ -47,11 +47,14 @@ class Dist:
                 "this program's model is whole in every worker, and cannot be cut; leave out pipeline "
                 "and tensor, or use starling.Pipeline"
             )
-        self._begin(session, model, _terms_of(model))
+        self._begin(session, model, _terms_of(model), str(system))
 
-    def _begin(self, session: _session.Session, model: torch.nn.Module, terms: str) -> None:
+    def _begin(
+        self, session: _session.Session, model: torch.nn.Module, terms: str, system: str
+    ) -> None:
         """With the part of the model that is here; the terms are of the whole."""
         _end_finished()
+        self._settings.report(session.core, system)
         self._flat = _FlatModel(model)
         self._worker = self._flat.worker(session.core, self._settings, terms)
         self._updates_weights: bool = self._worker.updates_weights
@@ -95,10 +98,9 @@ class Dist:
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> None:
         """Clips the gradient of the step that comes, once it is the mean of all workers'."""
-        if self._updates_weights:
+        if self._updates_weights or self._settings.slices > 1:
             raise _core.Error(
-                "servers update the weights in this system, from gradients as they come; set "
-                "clip=... when making Dist, so that workers clip what they send"
+                "no worker sees the whole mean gradient in this system; set clip=... when making Dist"
             )
         self._max_norm, self._norm_type = float(max_norm), float(norm_type)
 

@@ -68,9 +68,8 @@ def simulate(
 
     The exchanges, servers and strategies are those that run on real machines; the network is a
     model, and the problem one that each weight solves for itself from noisy gradients: `error` is how
-    far the mean of all models is from the solution, `spread` how far the workers are from that mean.
-    `compute` is what a step takes on one worker, `jitter` how much longer it may take at random.
-    Every other keyword is a setting, as for Dist.
+    far the final model is from the solution. `compute` is what a step takes on one worker, `jitter`
+    how much longer it may take at random. Every other keyword is a setting, as for Dist.
     """
     rows = []
     for name in [system] if isinstance(system, str) else system:

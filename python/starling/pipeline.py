@@ -66,7 +66,7 @@ class Pipeline(Dist):
         self._group = _core.Group(session.core, ranks, _core.PIPELINE_GROUP, of_stages=True)
         self._turns = _core.turns_of(self._settings, self.stage)
         self._micro_batches = len(self._turns) // 2
-        self._begin(session, self._layers, _terms_of(net))
+        self._begin(session, self._layers, _terms_of(net), str(system))
 
     def parameters(self) -> list[nn.Parameter]:
         """Of the layers that are here, for the optimizer."""

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "exchange/collectives.h"
@@ -99,6 +100,13 @@ Settings program_settings(const Job& job, const std::string& system, const std::
                     : fmt::format("say so to it: `starling launch --system {} ...`", system));
   }
   return settings;
+}
+
+void report_settings(const Job& job, const std::string& system, const Settings& settings) {
+  report_event(job, {{"event", "settings"},
+                     {"system", system},
+                     {"strategy", name_of(settings.strategy)},
+                     {"settings", write_settings(settings)}});
 }
 
 namespace {

@@ -18,6 +18,10 @@ Settings launched_settings(const Job& job);
 // not contradict: throws Error, which names the setting.
 Settings program_settings(const Job& job, const std::string& system, const std::string& toml);
 
+// Tells the launcher what it did not know: the run folder, the live page and what happens when a worker
+// is lost go by it.
+void report_settings(const Job& job, const std::string& system, const Settings& settings);
+
 // Compares with rank 0 what all workers of a session must have alike beyond the terms they joined on,
 // "name = value", a line each. Throws Error on whoever differs.
 void check_alike(Session& session, const Settings& settings, const std::string& terms);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "runtime/race.h"
 
 namespace starling {
@@ -139,6 +140,7 @@ bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   const Time deadline = timeout ? clock.now() + *timeout : Time::max();
   const auto late = [&] { return timeout && clock.now() >= deadline; };
   Lock lock(mutex_);
+  check_not_held_here();
   ++waiting_;
   while (!work.done() && !late()) {
     if (!driven_) {
@@ -183,17 +185,29 @@ void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
   if (work->error()) std::rethrow_exception(work->error());
 }
 
+// Who waited here would wait for itself.
+void SharedSession::check_not_held_here() const {
+  if (holder_ != std::this_thread::get_id()) return;
+  throw Error("this exchange is within another, such as a step", "do it before or after");
+}
+
 SharedSession::Hold::Hold(SharedSession& session) : session_(session) {
   Lock lock(session_.mutex_);
+  session_.check_not_held_here();
   ++session_.waiting_;
+  ++session_.wanted_;
+  if (session_.driven_) session_.session_.loop().call([] {});  // wakes the caretaker
   session_.changed_.wait(lock, [&] { return !session_.driven_; });
+  --session_.wanted_;
   --session_.waiting_;
   session_.driven_ = true;
+  session_.holder_ = std::this_thread::get_id();
 }
 
 SharedSession::Hold::~Hold() {
   const Lock lock(session_.mutex_);
   session_.driven_ = false;
+  session_.holder_ = {};
   if (session_.waiting_ > 0) session_.changed_.notify_all();
   if (session_.waiting_ == 0 && session_.under_way_ > 0) session_.call_caretaker(kForAMoment);
 }
@@ -225,7 +239,7 @@ void SharedSession::look_after() {
     }
     drive(lock, [&] {
       const Lock looking(mutex_);
-      return stopping_ || under_way_ == 0;
+      return stopping_ || under_way_ == 0 || wanted_ > 0;
     });
     if (waiting_ > 0) changed_.notify_all();
   }

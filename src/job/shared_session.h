@@ -84,6 +84,7 @@ class SharedSession {
   void start(const std::shared_ptr<Work>& work, Name name, const MakeTask& make_task, Time timeout);
   Task<> watched(Work& work, Task<> task);
   Task<> in_time(Name name, Time timeout, Task<> task);
+  void check_not_held_here() const;
   template <class Enough>
   void drive(Lock& lock, const Enough& enough);
   void look_after();
@@ -96,6 +97,8 @@ class SharedSession {
   bool driven_ = false;
   int waiting_ = 0;
   bool stopping_ = false;
+  int wanted_ = 0;          // by who would hold it
+  std::thread::id holder_;  // who does
   int under_way_ = 0;
   std::list<std::shared_ptr<Work>> works_;  // of the thread that drives
   std::thread caretaker_;

@@ -209,7 +209,7 @@ double Worker::gradient_squares() {
 }
 
 void Worker::share_weights() {
-  if (copy_.size() == 1 || slices_stay_alike(settings_)) return;
+  if (!framework_.share_weights || copy_.size() == 1 || slices_stay_alike(settings_)) return;
   run("sharing weights within a copy", framework_.share_weights());
 }
 

@@ -165,6 +165,12 @@ TEST(SharedSession, LeavesTheLoopToWhoHoldsIt) {
       const SharedSession::Hold hold(session);  // while others are under way, or abandoned
       std::int64_t own = 1;
       session.session().run("a sum of our own", summing(session, 1, own)());
+      if (!works[at]->done()) {
+        EXPECT_NE(error_of([&] { session.wait(*works[at]); }).find("within another"),
+                  std::string::npos);
+      }
+      EXPECT_NE(error_of([&] { const SharedSession::Hold again(session); }).find("within another"),
+                std::string::npos);
       ASSERT_EQ(own, 2);
     }
     for (const auto& work : works) EXPECT_TRUE(session.wait(*work));

@@ -118,8 +118,8 @@ TEST(Worker, SumsBackwardPassesAndExchangesOnce) {
   });
 }
 
-// A worker left alone ends at its own goal, 0 to 3. Together they end where all pull as hard, or, if
-// threads have run one after the other and nobody waits for anybody, somewhere between.
+// A worker left alone ends at its own goal, 0 to 3. Together they end where all pull as hard, or near
+// to it if nobody waits for anybody; a barrier now and then keeps one thread from running far ahead.
 class EverySystemWorks : public testing::TestWithParam<std::string> {};
 
 TEST_P(EverySystemWorks, FindsWhatAllWantAndEndsAlike) {
@@ -137,13 +137,14 @@ TEST_P(EverySystemWorks, FindsWhatAllWantAndEndsAlike) {
     for (int step = 0; step < 200; ++step) {
       model.backward(worker);
       worker.step(model.sgd(0.05f));
+      if (step % 4 == 0) worker.barrier();
     }
     worker.finish();
   });
   for (const Quadratic& model : models) {
     EXPECT_EQ(model.weights, models[0].weights);
     const float mean = std::accumulate(model.weights.begin(), model.weights.end(), 0.0f) / kWeights;
-    EXPECT_NEAR(mean, 1.5, in_step ? 0.4 : 1.4);
+    EXPECT_NEAR(mean, 1.5, in_step ? 0.4 : 1.0);
   }
 }
 

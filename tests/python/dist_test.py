@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -324,6 +325,15 @@ def check_every_system_learns_what_nobody_sees_alone():
         learning(system, **settings_of(system))
 
 
+def check_who_exchanges_nothing_would_be_noticed():
+    if starling.size() > 1:
+        try:
+            learning("", strategy="single")
+        except AssertionError:
+            return
+        raise AssertionError("it learned what it did not see")
+
+
 def settings_of(system: str) -> dict:
     if system in ("bigdl", "caffeonspark", "firecaffe", "mxnet", "tensorflow"):  # servers update
         return {"lr": 0.05, "momentum": 0.0}
@@ -473,9 +483,25 @@ def check_wrong_settings():
     assert "`starling launch --system distbelief" in said, said
     said = error_of(lambda: starling.Dist(net(), system="horovod", mixing="elastic"))
     assert "has no effect here" in said, said
-    if starling.size() == 4:
+    if starling.size() % 2 == 0:
         said = error_of(lambda: starling.Dist(net(), system="gpipe"))
-        assert "cannot be cut" in said, said
+        assert "cannot be cut" in said and "starling.Pipeline" in said, said
+
+
+def check_no_exchange_within_a_step():
+    model = net()
+    dist = starling.Dist(model, system="horovod")
+    said = []
+
+    class Talkative(torch.optim.SGD):
+        def step(self, closure=None):
+            said.append(error_of(lambda: dist.mean(1)))
+            super().step(closure)
+
+    loss_of(model, *data()).backward()
+    dist.step(Talkative(model.parameters(), 0.1))
+    assert said == ["this exchange is within another, such as a step; do it before or after"], said
+    dist.finish()
 
 
 def check_one_dist_at_a_time():
@@ -528,6 +554,22 @@ def misbehave(how: str) -> None:
             if how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.005)
+
+
+def lose_one() -> None:
+    """Of a system that the program names, and that goes on without whoever is lost."""
+    torch.set_num_threads(1)
+    model = net()
+    dist = starling.Dist(model, system="gosgd")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(100):
+        loss_of(model, *data()).backward()
+        dist.step(optimizer)
+        time.sleep(0.005)
+        if RANK == 1 and step == 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+    dist.finish()
+    print(f"rank {RANK} has finished")
 
 
 # By hand
@@ -591,6 +633,15 @@ def main() -> int:
     )  # fmt: skip
     if launches.ran("no finish"):
         launches.expect_well("no finish", 3, [], ["misbehave", "exit"])
+    if launches.ran("a loss that others survive"):
+        with tempfile.TemporaryDirectory() as folder:
+            run = os.path.join(folder, "run")
+            result = launches.launch(3, ["--run", run], ["lose"])
+            with open(os.path.join(run, "settings.toml")) as file:
+                kept = file.read()
+        well = result.returncode == 0 and result.stdout.count("has finished") == 2
+        well = well and "mixing = 'sum-weight'" in kept and "went on without it" in result.stderr
+        launches.say("a loss that others survive", result, well)
     print("all well" if launches.failed == 0 else f"{launches.failed} failed")
     return min(1, launches.failed)
 
@@ -600,5 +651,7 @@ if __name__ == "__main__":
         run_checks(sys.argv[2:])
     elif len(sys.argv) > 1 and sys.argv[1] == "misbehave":
         misbehave(sys.argv[2])
+    elif len(sys.argv) > 1 and sys.argv[1] == "lose":
+        lose_one()
     else:
         sys.exit(main())
