@@ -75,7 +75,7 @@ python:
 
 wheel:
 	@scripts/setup python
-	@python3 -m pip wheel --no-deps --wheel-dir build/wheels .
+	@pip wheel --no-deps --wheel-dir build/wheels .
 
 test-torch2: python
 	@tests/python/with_torch2 $(BUILD)

@@ -9,7 +9,9 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/vector.h"
@@ -47,12 +49,17 @@ class Core {
       throw Error(forked_ ? "a forked process cannot exchange" : "the session is closed");
     return *session_;
   }
-  // The others hear that this rank has left, or that it has failed.
+  bool is_open() const { return session_ != nullptr; }
+  // The others hear that this rank has left, or that it has failed, and on whose account.
   void close(bool failed);
+  void note_lost(int rank) { lost_ = rank; }
   // In a forked child, which has none of its threads and must not speak for its parent: closes the
   // sockets that it has inherited without a word.
   void abandon();
   Time timeout() const { return timeout_; }
+
+  // Ends what lives on the session, if anything does, as long as there is one.
+  std::function<void(bool failed)> before_close;
 
  private:
   struct Socket {
@@ -64,6 +71,7 @@ class Core {
   Time timeout_;
   std::vector<Socket> sockets_;
   bool forked_ = false;
+  std::optional<int> lost_;
 };
 using SharedCore = std::shared_ptr<Core>;
 
@@ -71,5 +79,8 @@ using SharedCore = std::shared_ptr<Core>;
 void add_session(py::module_& module);
 void add_groups(py::module_& module);
 void add_named_exchanges(py::module_& module);
+void add_worker(py::module_& module);
+void add_pipeline(py::module_& module);
+void add_plan(py::module_& module);
 
 }  // namespace starling

@@ -17,8 +17,9 @@ constexpr double kGraceSeconds = 5;  // for an exchange that keeps its own deadl
 
 class PyGroup {
  public:
-  PyGroup(SharedCore core, std::vector<int> ranks, std::uint32_t number)
+  PyGroup(SharedCore core, std::vector<int> ranks, std::uint32_t number, bool of_stages)
       : core_(std::move(core)),
+        messages_(of_stages ? Purpose::activations : Purpose::control),
         ranks_(std::move(ranks)),
         group_(core_->session().comm(), ranks_, number) {}
 
@@ -48,7 +49,7 @@ class PyGroup {
       throw Error(fmt::format("a message cannot have the tag {}", tag),
                   fmt::format("tags go from 0 to {}", kTags - 1));
     }
-    return {kFirstTag + static_cast<std::uint32_t>(tag), Purpose::control, what};
+    return {kFirstTag + static_cast<std::uint32_t>(tag), messages_, what};
   }
 
  private:
@@ -60,6 +61,7 @@ class PyGroup {
   Channel next_channel(const char* what) { return {begun_++ % kAtOnce, Purpose::gradients, what}; }
 
   SharedCore core_;
+  Purpose messages_;
   std::vector<int> ranks_;
   Group group_;
   std::uint32_t begun_ = 0;
@@ -304,8 +306,8 @@ void add_groups(py::module_& module) {
 
   py::class_<PyGroup> group(module, "Group");
   group
-      .def(py::init<SharedCore, std::vector<int>, std::uint32_t>(), py::arg("core"),
-           py::arg("ranks"), py::arg("number"))
+      .def(py::init<SharedCore, std::vector<int>, std::uint32_t, bool>(), py::arg("core"),
+           py::arg("ranks"), py::arg("number"), py::arg("of_stages") = false)
       .def_property_readonly("rank", &PyGroup::rank)
       .def_property_readonly("size", &PyGroup::size)
       .def_property_readonly("ranks", &PyGroup::ranks);

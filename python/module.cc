@@ -9,4 +9,7 @@ PYBIND11_MODULE(_core, module) {
   starling::add_session(module);
   starling::add_groups(module);
   starling::add_named_exchanges(module);
+  starling::add_worker(module);
+  starling::add_pipeline(module);
+  starling::add_plan(module);
 }

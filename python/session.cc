@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "bindings.h"
+#include "job/launched.h"
 
 namespace starling {
 
@@ -25,7 +26,11 @@ Core::Core(const Job& job) : session_(std::make_unique<SharedSession>(job)), tim
 }
 
 void Core::close(bool failed) {
-  if (session_ && failed) session_->session().comm().owe_a_finish(true);
+  if (before_close) before_close(failed);
+  if (session_ && failed) {
+    session_->session().comm().owe_a_finish(true);
+    if (lost_) session_->session().comm().blame(*lost_);
+  }
   session_.reset();
 }
 
@@ -67,12 +72,18 @@ void add_session(py::module_& module) {
            py::arg("timeout") = 60, py::arg("listen_fd") = -1)
       .def_static("from_environment",
                   [] {
-                    const Job job = job_from_environment();
+                    Job job = launched_job();
+                    const Settings settings = launched_settings(job);
+                    job.terms = agreed_settings(settings);
                     const py::gil_scoped_release others_may_run;
                     return std::make_shared<Core>(job);
                   })
       .def_property_readonly("rank", [](Core& core) { return core.session().comm().rank(); })
       .def_property_readonly("size", [](Core& core) { return core.session().comm().size(); })
+      // Of them all the first; servers stand behind.
+      .def_property_readonly(
+          "workers",
+          [](Core& core) { return launched_settings(core.session().session().job()).workers; })
       .def("abandon", &Core::abandon)
       .def("close", &Core::close, py::arg("failed") = false,
            py::call_guard<py::gil_scoped_release>());

@@ -31,7 +31,7 @@ class PyWork {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     }
     const bool done = work_->done();
-    if (done && work_->error()) std::rethrow_exception(work_->error());
+    if (done && work_->error()) rethrow();
     return done;
   }
   // Calls that once it is done, in whichever thread drives then.
@@ -54,6 +54,15 @@ class PyWork {
   }
 
  private:
+  [[noreturn]] void rethrow() {
+    try {
+      std::rethrow_exception(work_->error());
+    } catch (const PeerLost& lost) {
+      core_->note_lost(lost.rank());
+      throw;
+    }
+  }
+
   // Python's own handlers run only where Python runs, so Ctrl-C would wait for the work to end.
   static constexpr Time kLookForSignals = std::chrono::milliseconds(200);
 

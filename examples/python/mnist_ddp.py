@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """MNIST by DistributedDataParallel over Starling: a PyTorch program whose backend has another name.
 
     starling launch -n 4 -- python3 examples/python/mnist_ddp.py
@@ -34,7 +34,7 @@ def main() -> None:
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = DistributedDataParallel(mnist.Network())
-    optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9)
     data = TensorDataset(*mnist.load(train=True))
     sampler = DistributedSampler(data)
     loader = DataLoader(data, args.batch, sampler=sampler)

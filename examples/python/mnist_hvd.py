@@ -22,7 +22,7 @@ import starling.torch as hvd  # in place of horovod.torch
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64, help="of each worker")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--fp16", action="store_true", help="exchange gradients as 16-bit floats")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import socket
 import sys
 import threading
 
 from . import _core
+
+FIRST_NUMBER = 1024  # of groups that anybody makes; those below are Dist's and arrays'
 
 _lock = threading.Lock()
 _open: "Session | None" = None
@@ -60,7 +61,49 @@ def adopt(core: _core.Core, token: str, opened_by: str = "") -> Session:
     session = Session(core, token, opened_by)
     with _lock:
         _open = session
+    _watch_for_failure()
     return session
+
+
+def joined() -> Session:
+    """The session there is, or the launcher's; alone if there is neither."""
+    session = current()
+    if session is not None:
+        return session
+    if "STARLING_EVENTS_FD" in os.environ and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)  # the launcher shows lines when they are complete
+    try:
+        return adopt(_core.Core.from_environment(), os.environ.get("STARLING_SECRET", "alone"))
+    except Exception as error:
+        report_failure(error)
+        raise
+
+
+def report_failure(error: BaseException) -> None:
+    """Tells the launcher, if there is one, why this worker ends."""
+    message = str(error) if isinstance(error, _core.Error) else f"{type(error).__name__}: {error}"
+    _core.report_error(message, 0 if isinstance(error, _core.PeerLost) else -1)
+
+
+_watching = False
+
+
+def _watch_for_failure() -> None:
+    """From here on the launcher and the others hear of an exception that ends this process."""
+    global _watching
+    if _watching:
+        return
+    _watching = True
+    before = sys.excepthook
+
+    def tell(kind: type, error: BaseException, trace: object) -> None:
+        before(kind, error, trace)
+        report_failure(error)
+        session = current()
+        if session is not None:
+            session.close(failed=True)
+
+    sys.excepthook = tell
 
 
 def listen(address: str) -> tuple[int, int]:
@@ -95,29 +138,9 @@ def address_towards(host: str) -> str:
 
 def _close_at_exit() -> None:
     # Before the interpreter goes: a thread of ours may want its lock.
-    error = getattr(sys, "last_value", None)  # that nobody has caught
-    if error is not None:
-        _tell_launcher(error)
     session = _open
     if session is not None:
-        session.close(failed=error is not None)
-
-
-def _tell_launcher(error: BaseException) -> None:
-    """Why this rank ends, so that the launcher names the one whose fault it was."""
-    descriptor = os.environ.get("STARLING_EVENTS_FD")
-    if descriptor is None:
-        return
-    line = {
-        "event": "error",
-        "message": f"{type(error).__name__}: {error}",
-        "peer_lost": isinstance(error, _core.PeerLost),
-        "cut_off": False,
-    }
-    try:
-        os.write(int(descriptor), (json.dumps(line) + "\n").encode())
-    except (OSError, ValueError):
-        pass  # a launcher that is gone takes us with it anyway
+        session.close()
 
 
 atexit.register(_close_at_exit)

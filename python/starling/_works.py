@@ -43,9 +43,10 @@ class Work(c10d.Work):
 
     def settle(self) -> None:
         """Once it is done: ends it as whoever waits for it would, and lets go of all memory."""
-        if self.exception() is None:
-            self.conclude()
-        self.staged = ()
+        if self.staged:
+            if self.exception() is None:
+                self.conclude()
+            self.staged = ()
         if sys.getrefcount(self) <= 3:  # our caller and we: nobody else in Python asks
             self._result = None
 

@@ -51,12 +51,12 @@ _OPS = {
     dist.ReduceOp.BOR: ("or", torch.bitwise_or),
     dist.ReduceOp.BXOR: ("xor", torch.bitwise_xor),
 }
-_NAMES = {int(getattr(op, "op", op)): name for op, (name, _) in _OPS.items()}
+_NAMES = {hash(op): name for op, (name, _) in _OPS.items()}  # comparing them takes ten times as long
 _LOCAL = {name: combine for name, combine in _OPS.values()}
 
 
 def _op_name(op) -> str:
-    name = _NAMES.get(int(getattr(op, "op", op)))
+    name = _NAMES.get(hash(op))
     if name is None:
         raise ValueError(f"starling has no reduction {op}")
     return name
@@ -112,6 +112,12 @@ class StarlingGroup(dist.ProcessGroup):
 
     _get_backend_name = name = getBackendName
 
+    # From torch 2.0 on a group has a backend for each kind of device; ours is all of them.
+    supports_coalescing = False
+
+    def _get_backend(self, device) -> "StarlingGroup":
+        return self
+
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0
 
@@ -148,8 +154,11 @@ class StarlingGroup(dist.ProcessGroup):
         (tensor,) = tensors
         if tensor.layout is torch.sparse_coo:
             return self._allreduce_sparse(tensor, op, opts)
-        staged = Staged(tensor, returns=True)
-        core = self._group.all_reduce(memory(staged.flat), op, self._seconds(opts))
+        # What most exchanges are takes the short way.
+        is_plain = tensor.is_cpu and tensor.is_contiguous() and not tensor.is_complex()
+        staged = Kept(tensor) if is_plain else Staged(tensor, returns=True)
+        flat = tensor if is_plain else staged.flat
+        core = self._group.all_reduce(memory(flat), op, self._seconds(opts))
         return self._begun(core, (staged,), tensors)
 
     def _allreduce_several(self, tensors, op: str, opts) -> Work:
@@ -476,9 +485,10 @@ def _meet(store, rank: int, size: int, timeout: timedelta):
     tokens = {each["token"] for each in everybody}
     if len(tokens) == 1 and "" not in tokens:
         used = set().union(*(each["numbers"] for each in everybody))
-        number = next((n for n in range(1, _core.GROUPS) if n not in used), None)
+        number = next((n for n in range(_session.FIRST_NUMBER, _core.GROUPS) if n not in used), None)
         if number is None:
-            raise RuntimeError(f"starling has no more than {_core.GROUPS} groups at a time")
+            most = _core.GROUPS - _session.FIRST_NUMBER
+            raise RuntimeError(f"starling has no more than {most} groups at a time")
         return session, [each["rank"] for each in everybody], number
 
     listen_fd = -1
@@ -494,7 +504,8 @@ def _meet(store, rank: int, size: int, timeout: timedelta):
     core = _core.Core(
         rank, size, place, secret, max(1, int(timeout.total_seconds())), listen_fd
     )
-    return _session.adopt(core, secret, opened_by=__name__), list(range(size)), 1
+    session = _session.adopt(core, secret, opened_by=__name__)
+    return session, list(range(size)), _session.FIRST_NUMBER
 
 
 def _create(store, rank: int, size: int, timeout: timedelta) -> StarlingGroup:

@@ -262,9 +262,9 @@ Task<> until_silent(Loop& loop, Link& link) {
 }
 
 // The links of one rank while they come into being.
-class Links {
+class NewLinks {
  public:
-  Links(Host& host, const Job& job, std::unique_ptr<Listener> listener)
+  NewLinks(Host& host, const Job& job, std::unique_ptr<Listener> listener)
       : host_(host),
         job_(job),
         keys_(keys_of(job)),
@@ -524,7 +524,7 @@ class Links {
 };
 
 // Ends never. One rank of each machine is enough to say it.
-Task<> tell_whom_we_wait_for(Host& host, const Job& job, Links& links) {
+Task<> tell_whom_we_wait_for(Host& host, const Job& job, NewLinks& links) {
   const Time begin = host.loop().now();
   for (Time next = begin + kFirstWord;; next += kNextWord) {
     co_await sleep_until(host.loop(), next);
@@ -537,7 +537,7 @@ Task<> tell_whom_we_wait_for(Host& host, const Job& job, Links& links) {
 
 // Who hangs up on account of another says so, but not to one it has not shaken hands with yet, and
 // its word may come by another way than its end. So whoever sees an end waits a moment to be told.
-Task<> meet_all(Host& host, const Job& job, Links& links) {
+Task<> meet_all(Host& host, const Job& job, NewLinks& links) {
   // Rank 0 knows best who is missing: the others give it a moment longer, to say so.
   const Time patience = job.timeout + (job.rank == 0 ? Time(0) : kToBeTold);
   std::optional<Vanished> vanished;
@@ -554,7 +554,7 @@ Task<> meet_all(Host& host, const Job& job, Links& links) {
   throw_lost(vanished->rank(), vanished->what());
 }
 
-Error nobody_came(const Job& job, Links& links) {
+Error nobody_came(const Job& job, NewLinks& links) {
   const std::string refusal = links.refusal();
   return Error(fmt::format("waited {} s for {}", job.timeout.count(), links.whom()),
                refusal.empty() ? "see that every worker was started and can reach " + job.rendezvous
@@ -567,7 +567,7 @@ Task<Membership> join_task(Host& host, Job job, std::unique_ptr<Listener> listen
   if (job.size == 1) co_return Membership(nullptr, std::make_unique<Mesh>(host, 0, Peers(1)));
 
   if (!listener) listener = own_listener(host, job);
-  Links links(host, job, std::move(listener));
+  NewLinks links(host, job, std::move(listener));
   try {
     co_await meet_all(host, job, links);
   } catch (const PeerLost& lost) {

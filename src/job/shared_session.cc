@@ -2,25 +2,47 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "runtime/race.h"
 
 namespace starling {
 
+namespace {
+
+constexpr std::chrono::microseconds kAtOnce{0};
+constexpr std::chrono::microseconds kForAMoment{150};  // more than a short exchange takes
+constexpr std::chrono::milliseconds kEverySoOften{200};
+
+int make_alarm() {
+  const int timer = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+  if (timer < 0) throw Error(fmt::format("no timer: {}", ::strerror(errno)));
+  return timer;
+}
+
+}  // namespace
+
 SharedSession::SharedSession(Job job)
-    : session_(std::move(job)), caretaker_([this] { look_after(); }) {}
+    : session_(std::move(job)), alarm_fd_(make_alarm()), caretaker_([this] { look_after(); }) {}
 
 SharedSession::~SharedSession() {
   {
     const Lock lock(mutex_);
     stopping_ = true;
   }
-  abandoned_.notify_all();
+  call_caretaker(kAtOnce);
   session_.loop().call([] {});  // should the caretaker sleep in it
   caretaker_.join();
+  ::close(alarm_fd_);
+  // Whoever still holds one must not end it when there is no Comm any more.
+  for (const auto& work : works_) work->running_.reset();
   works_.clear();
 }
 
@@ -40,7 +62,7 @@ std::shared_ptr<SharedSession::Work> SharedSession::begin(Name name, MakeTask ma
   start(work, name, make_task, timeout);
   lock.lock();
   driven_ = false;
-  if (under_way_ > 0 && waiting_ == 0) abandoned_.notify_one();
+  if (under_way_ > 0 && waiting_ == 0) call_caretaker(kForAMoment);
   if (waiting_ > 0) changed_.notify_all();
   return work;
 }
@@ -96,6 +118,7 @@ void SharedSession::then(Work& work, std::function<void()> on_end) {
     STARLING_CHECK(!work.on_end_, "somebody else is told already when this work ends");
     if (!work.done()) {
       work.on_end_ = std::move(on_end);
+      if (waiting_ == 0 && !driven_) call_caretaker(kAtOnce);  // who is told need not wait
       return;
     }
   }
@@ -117,12 +140,13 @@ bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   const Time deadline = timeout ? clock.now() + *timeout : Time::max();
   const auto late = [&] { return timeout && clock.now() >= deadline; };
   Lock lock(mutex_);
+  check_not_held_here();
   ++waiting_;
   while (!work.done() && !late()) {
     if (!driven_) {
-      // A timer wakes the loop, or nothing would.
-      std::optional<Running> alarm;
-      if (timeout) alarm.emplace(sleep_until(session_.loop(), deadline));
+      // The caretaker wakes us, or nothing would; if not, it need not look.
+      call_caretaker(timeout ? std::chrono::ceil<std::chrono::microseconds>(deadline - clock.now())
+                             : kEverySoOften);
       drive(lock, [&] { return work.done() || late(); });
     } else if (timeout) {
       changed_.wait_for(lock, deadline - clock.now());
@@ -132,7 +156,7 @@ bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   }
   --waiting_;
   if (waiting_ > 0) changed_.notify_all();
-  if (waiting_ == 0 && under_way_ > 0 && !driven_) abandoned_.notify_one();
+  if (waiting_ == 0 && under_way_ > 0 && !driven_) call_caretaker(kForAMoment);
   return work.done();
 }
 
@@ -156,21 +180,66 @@ void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
   drive(lock, [&] { return work->done(); });
   --waiting_;
   if (waiting_ > 0) changed_.notify_all();
-  if (waiting_ == 0 && under_way_ > 0) abandoned_.notify_one();
+  if (waiting_ == 0 && under_way_ > 0) call_caretaker(kForAMoment);
   lock.unlock();
   if (work->error()) std::rethrow_exception(work->error());
 }
 
+// Who waited here would wait for itself.
+void SharedSession::check_not_held_here() const {
+  if (holder_ != std::this_thread::get_id()) return;
+  throw Error("this exchange is within another, such as a step", "do it before or after");
+}
+
+SharedSession::Hold::Hold(SharedSession& session) : session_(session) {
+  Lock lock(session_.mutex_);
+  session_.check_not_held_here();
+  ++session_.waiting_;
+  ++session_.wanted_;
+  if (session_.driven_) session_.session_.loop().call([] {});  // wakes the caretaker
+  session_.changed_.wait(lock, [&] { return !session_.driven_; });
+  --session_.wanted_;
+  --session_.waiting_;
+  session_.driven_ = true;
+  session_.holder_ = std::this_thread::get_id();
+}
+
+SharedSession::Hold::~Hold() {
+  const Lock lock(session_.mutex_);
+  session_.driven_ = false;
+  session_.holder_ = {};
+  if (session_.waiting_ > 0) session_.changed_.notify_all();
+  if (session_.waiting_ == 0 && session_.under_way_ > 0) session_.call_caretaker(kForAMoment);
+}
+
+void SharedSession::call_caretaker(std::chrono::microseconds in) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(in);
+  itimerspec when{};
+  when.it_value.tv_sec = whole.count();
+  when.it_value.tv_nsec = std::chrono::nanoseconds(in - whole).count();
+  if (in <= kAtOnce) when.it_value.tv_nsec = 1;  // nothing would mean never
+  STARLING_CHECK(::timerfd_settime(alarm_fd_, 0, &when, nullptr) == 0,
+                 "a timer that cannot be set");
+}
+
+// Whoever stops waiting or driving while there is work left calls, so what is seen here can wait.
 void SharedSession::look_after() {
   Lock lock(mutex_);
   while (!stopping_) {
     if (driven_ || waiting_ > 0 || under_way_ == 0) {
-      abandoned_.wait(lock);
+      lock.unlock();
+      std::uint64_t calls = 0;
+      [[maybe_unused]] const ssize_t heard = ::read(alarm_fd_, &calls, sizeof calls);
+      lock.lock();
+      if (driven_ && waiting_ > 0) {  // whoever drives may have waited long enough
+        session_.loop().call([] {});
+        call_caretaker(kEverySoOften);
+      }
       continue;
     }
     drive(lock, [&] {
       const Lock looking(mutex_);
-      return stopping_ || under_way_ == 0;
+      return stopping_ || under_way_ == 0 || wanted_ > 0;
     });
     if (waiting_ > 0) changed_.notify_all();
   }

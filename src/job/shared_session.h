@@ -2,8 +2,9 @@
 //
 // Nobody owns the loop. Who waits for work drives it, unless somebody does already: a hand-over
 // between threads costs a slice of the scheduler's, which is more than a short exchange takes. When
-// nobody waits and there is work under way, a thread of the session's own drives, so that it goes on
-// while the program computes. When there is none, all sleep.
+// nobody waits and there is work under way, a thread of the session's own, the caretaker, drives, so
+// that it goes on while the program computes. When there is none, all sleep. As most who begin work
+// wait for it at once, the caretaker looks a moment later, unless it is known that nobody will.
 #pragma once
 
 #include <atomic>
@@ -45,6 +46,19 @@ class SharedSession {
     std::optional<std::uint32_t> channel;
   };
 
+  // For who drives the loop by itself: nobody else does while it lives. What others begin meanwhile is
+  // under way in whatever drives next.
+  class Hold {
+   public:
+    explicit Hold(SharedSession& session);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    SharedSession& session_;
+  };
+
   // Joins; throws Error as Session does.
   explicit SharedSession(Job job);
   // Says goodbye. What is under way is given up.
@@ -70,17 +84,21 @@ class SharedSession {
   void start(const std::shared_ptr<Work>& work, Name name, const MakeTask& make_task, Time timeout);
   Task<> watched(Work& work, Task<> task);
   Task<> in_time(Name name, Time timeout, Task<> task);
+  void check_not_held_here() const;
   template <class Enough>
   void drive(Lock& lock, const Enough& enough);
   void look_after();
+  void call_caretaker(std::chrono::microseconds in);
 
   Session session_;
   std::mutex mutex_;
-  std::condition_variable changed_;    // some work is done, or nobody drives
-  std::condition_variable abandoned_;  // there is work that nobody waits for
+  std::condition_variable changed_;  // some work is done, or nobody drives
+  int alarm_fd_;                     // a timer, which calls the caretaker
   bool driven_ = false;
   int waiting_ = 0;
   bool stopping_ = false;
+  int wanted_ = 0;          // by who would hold it
+  std::thread::id holder_;  // who does
   int under_way_ = 0;
   std::list<std::shared_ptr<Work>> works_;  // of the thread that drives
   std::thread caretaker_;

@@ -18,6 +18,8 @@ class RunTally {
   explicit RunTally(const Settings& settings) : settings_(settings) {}
 
   void take(int rank, const nlohmann::json& event);
+  // A program has its own.
+  void set(const Settings& settings) { settings_ = settings; }
 
   // Whether the built-in trainer came to its end.
   bool has_result() const { return result_.has_value(); }

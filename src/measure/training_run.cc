@@ -16,6 +16,7 @@
 #include "report/run_data.h"
 #include "report/run_folder.h"
 #include "strategy/grid.h"
+#include "strategy/registry.h"
 
 namespace starling {
 
@@ -91,11 +92,29 @@ class Watch {
     const json event = json::parse(line, nullptr, false);
     const auto kind = event.is_object() ? event.find("event") : event.end();
     if (kind == event.end() || !kind->is_string()) return;  // the program may be anybody's
+    if (*kind == "settings" && rank == 0) adopt_settings(event);
     live_->take(rank, event);
     tally_.take(rank, event);
     kill_if_due(event);
     if (folder_) record(rank, event);
     if (whose_ == Of::trainer) bar_.take(event);  // nobody knows how far another's program is
+  }
+  // A program may say more of how it trains than we were told.
+  void adopt_settings(const json& event) {
+    const auto text = event.find("settings");
+    if (text == event.end() || !text->is_string()) return;
+    Settings settings = plan_.settings;
+    try {
+      read_settings(text->get<std::string>(), "the program's settings", settings);
+      settings.workers = plan_.settings.workers;
+      check_settings(settings);
+      if (folder_) folder_->set(settings);
+    } catch (const Error& error) {
+      return bar_.say(fmt::format("note: {}", error.what()));
+    }
+    plan_.settings = settings;
+    plan_.launch.survives_losses = survives_losses(settings);  // which the launcher looks at
+    tally_.set(settings);
   }
   void kill_if_due(const json& event) {
     const double steps = number_in(event, "steps"), step = number_in(event, "step");

@@ -29,8 +29,8 @@ class ElasticMixing : public LetterMixing {
         has_master_(settings.graph.kind == GraphSettings::Kind::star) {}
 
   Task<> start(std::span<const float> weights) override {
-    open(weights.size_bytes());
     if (is_master()) master_.assign(weights.begin(), weights.end());
+    open(weights.size_bytes());  // a letter may be here already
     co_return;
   }
 

@@ -32,8 +32,8 @@ class PenaltyMixing : public LetterMixing {
         branches_(static_cast<std::size_t>(group.size())) {}
 
   Task<> start(std::span<const float> weights) override {
-    open(weights.size_bytes(), 1);
     model_ = newest_ = own_ = copy_of(weights);
+    open(weights.size_bytes(), 1);  // a letter may be here already
     co_return;
   }
 

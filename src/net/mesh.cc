@@ -68,7 +68,9 @@ Mesh::Mesh(Host& host, int rank, std::vector<std::optional<Peer>> peers)
 Mesh::~Mesh() {
   const bool failed =
       is_cut_off() || owes_a_finish_ || std::uncaught_exceptions() > exceptions_at_start_;
-  const std::optional<int> other = culprit() ? culprit() : first_suspect_;
+  const std::optional<int> other = culprit()        ? culprit()
+                                   : first_suspect_ ? first_suspect_
+                                                    : blamed_;
   const int blamed = !is_cut_off() && other ? *other : failed ? rank() : -1;
   for (const auto& connection : connections_) {
     if (connection) connection->close(blamed);

@@ -42,6 +42,8 @@ class Mesh : public Comm {
 
   // From now on this worker's end is a failure, not a goodbye, until it says otherwise.
   void owe_a_finish(bool owes) { owes_a_finish_ = owes; }
+  // It fails on account of that rank, whom it needed and who has left.
+  void blame(int rank) { blamed_ = rank; }
 
   Link& link(int peer) { return connection(peer).link(); }
   // The ranks from which something is awaited on that channel, of which nothing has come.
@@ -69,6 +71,7 @@ class Mesh : public Comm {
   Host& host_;
   int exceptions_at_start_;
   bool owes_a_finish_ = false;
+  std::optional<int> blamed_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Address> doors_;
   std::map<int, std::string> suspects_;  // and why

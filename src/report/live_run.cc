@@ -36,8 +36,8 @@ void for_each_peer(const json& event, const char* key, std::size_t ranks, const 
 }  // namespace
 
 LiveRun::LiveRun(About about, std::function<double()> now)
-    : about_(std::move(about)),
-      now_(std::move(now)),
+    : now_(std::move(now)),
+      about_(std::move(about)),
       nodes_(static_cast<std::size_t>(about_.workers + about_.servers)) {}
 
 void LiveRun::take(int rank, const json& event) {
@@ -49,6 +49,11 @@ void LiveRun::take(int rank, const json& event) {
   if (kind == "joined") {
     state_ = "training";
     say(fmt::format("rank {} has joined", rank));
+  } else if (kind == "settings" && rank == 0) {  // that a program has by itself
+    for (const char* name : {"system", "strategy"}) {
+      const json value = event.value(name, json());
+      if (value.is_string()) about_.settings[name] = value;
+    }
   } else if (kind == "network") {
     take_counts(rank, node, event);
   } else if (kind == "progress" || kind == "evaluation") {

@@ -59,9 +59,9 @@ class LiveRun {
   void say(std::string text);
   double sent_by_all() const;
 
-  const About about_;
   const std::function<double()> now_;
   mutable std::mutex mutex_;  // guards all below
+  About about_;
   std::string state_ = "starting";
   std::string error_;
   nlohmann::json progress_ = nlohmann::json::object();

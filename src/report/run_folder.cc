@@ -37,6 +37,10 @@ bool holds_something_else(const std::filesystem::path& folder) {
 
 }  // namespace
 
+void RunFolder::set(const Settings& settings) {
+  write_whole_file(path_ / "settings.toml", write_settings(settings));
+}
+
 RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
     : path_(std::move(path)) {
   if (holds_finished_run(path_)) {
@@ -61,7 +65,7 @@ RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
                   "choose another folder with --run");
     }
   }
-  write_whole_file(path_ / "settings.toml", write_settings(settings));
+  set(settings);
   // Those of a run that was cut off here before.
   for (const char* name : {kSummary, "model.safetensors"}) std::filesystem::remove(path_ / name);
   TensorBoardLog::remove_from(path_);

@@ -31,6 +31,8 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
+  // In place of those before: a program has its own.
+  void set(const Settings& settings);
   // Files a worker's event, if it is of a kind that is kept. What cannot be written is lost, and
   // missing() says so: a full disk should not end a training.
   void record(int rank, const nlohmann::json& event);

@@ -57,6 +57,22 @@ TEST(SharedSession, GoesOnWhileNobodyWaits) {
   });
 }
 
+Task<> hear_oneself(Comm& comm, std::int64_t& value) {
+  Receive hearing = comm.receive(comm.rank(), shared_channel(1), std::span(&value, 1));
+  co_await hearing;
+}
+
+TEST(SharedSession, GivesUpWhatIsUnderWayThoughSomebodyHoldsIt) {
+  std::int64_t value = 0;
+  std::shared_ptr<SharedSession::Work> work;
+  {
+    SharedSession session(jobs(1)[0]);
+    work = session.begin(
+        "a letter to oneself", [&] { return hear_oneself(session.comm(), value); }, kPatience);
+  }
+  EXPECT_FALSE(work->done());
+}
+
 TEST(SharedSession, ServesSeveralThreadsAtOnce) {
   constexpr int kThreads = 4, kRounds = 100;
   live_shared(3, [&](SharedSession& session) {
@@ -135,6 +151,30 @@ TEST(SharedSession, WaitsNoLongerThanAsked) {
       session.run("a sum", summing(session, 1, value), kPatience);
     }
     EXPECT_EQ(value, 2);
+  });
+}
+
+TEST(SharedSession, LeavesTheLoopToWhoHoldsIt) {
+  live_shared(2, [&](SharedSession& session) {
+    constexpr int kMany = 50;
+    std::vector<std::int64_t> values(kMany, 1);
+    std::vector<std::shared_ptr<SharedSession::Work>> works(kMany);
+    for (int i = 0; i < kMany; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      works[at] = session.begin("a sum", summing(session, i + 2, values[at]), kPatience);
+      const SharedSession::Hold hold(session);  // while others are under way, or abandoned
+      std::int64_t own = 1;
+      session.session().run("a sum of our own", summing(session, 1, own)());
+      if (!works[at]->done()) {
+        EXPECT_NE(error_of([&] { session.wait(*works[at]); }).find("within another"),
+                  std::string::npos);
+      }
+      EXPECT_NE(error_of([&] { const SharedSession::Hold again(session); }).find("within another"),
+                std::string::npos);
+      ASSERT_EQ(own, 2);
+    }
+    for (const auto& work : works) EXPECT_TRUE(session.wait(*work));
+    EXPECT_EQ(values, std::vector<std::int64_t>(kMany, 2));
   });
 }
 

@@ -22,6 +22,14 @@ json network(int payload, int wire) {
   return {{"event", "network"}, {"sent", counts}, {"received", counts}};
 }
 
+TEST(RunTally, GoesByWhatAProgramHasSet) {
+  RunTally tally(two_workers());
+  Settings settings = two_workers();
+  settings.strategy = StrategyKind::pairwise;
+  tally.set(settings);
+  EXPECT_EQ(tally.summary().strategy, "pairwise");
+}
+
 TEST(RunTally, TellsOfARunThatWasCutOffWhatItsWorkersHadTold) {
   RunTally tally(two_workers());
   tally.take(0, network(10, 20));

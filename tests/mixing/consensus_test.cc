@@ -498,5 +498,40 @@ TEST(MeanMixing, CountsEveryModelThatIsMixedIn) {
   EXPECT_EQ(mixers.rules[1]->report().models(), 2u);
 }
 
+// Others may be far ahead, and have written to it.
+TEST(LateWorker, FindsLettersWhenItStarts) {
+  for (const auto& [rule, graph] :
+       {std::pair{"elastic", "star"}, std::pair{"penalty", "star"},
+        std::pair{"elastic-push", "tree"}, std::pair{"sum-weight", "mesh"}}) {
+    for (int late = 0; late < 4; ++late) {
+      SCOPED_TRACE(testing::Message() << rule << ", rank " << late);
+      const MixingSettings settings = mixing_of(rule, graph, 4);
+      Cluster cluster(4);
+      Vectors weights = random_vectors(4, 17, 5);
+      std::vector<std::unique_ptr<Mixing>> rules;
+      for (int rank = 0; rank < 4; ++rank) {
+        rules.push_back(make_mixing(settings, cluster.comm(rank), 1));
+      }
+      const auto live = [&](Comm& comm) -> Task<> {
+        Mixing& own = *rules[index(comm.rank())];
+        std::span<float> model = weights[index(comm.rank())];
+        if (comm.rank() == late) co_await sleep_until(comm.loop(), 100ms);
+        co_await own.start(model);
+        for (std::uint64_t step = 1; step <= 30; ++step) {
+          co_await sleep_until(comm.loop(), comm.loop().now() + 1ms);
+          own.set_clock(step);
+          own.attend(model);
+          co_await own.mix(model, step - 1);
+        }
+        co_await own.settle(model);
+      };
+      cluster.run(live);
+      for (const Floats& each : weights) {
+        for (const float value : each) EXPECT_LT(std::abs(value), 10);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace starling

@@ -1,0 +1,34 @@
+// How a program of one's own takes part in the job that a launcher has started it for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "job/session.h"
+#include "strategy/settings.h"
+
+namespace starling {
+
+// The job, whose launcher from here on hears of every exception that ends this process.
+Job launched_job();
+// What the launcher has set for its workers.
+Settings launched_settings(const Job& job);
+// The same with what the program itself has to say: the name of a system or of its file, or none, and
+// a TOML text. Where the launcher was told something else than a setting's default, the program must
+// not contradict: throws Error, which names the setting.
+Settings program_settings(const Job& job, const std::string& system, const std::string& toml);
+
+// Tells the launcher what it did not know: the run folder, the live page and what happens when a worker
+// is lost go by it.
+void report_settings(const Job& job, const std::string& system, const Settings& settings);
+
+// Compares with rank 0 what all workers of a session must have alike beyond the terms they joined on,
+// "name = value", a line each. Throws Error on whoever differs.
+void check_alike(Session& session, const Settings& settings, const std::string& terms);
+
+// Joins a job whose ranks all must have these settings.
+std::shared_ptr<Session> join_alike(Job job, const Settings& settings);
+// Joins the workers that the launcher has started, and tells it if that fails.
+std::shared_ptr<Session> join_launched();
+
+}  // namespace starling
