@@ -32,7 +32,7 @@ std::vector<int> Session::sockets() {
   std::vector<int> descriptors = {host_.listening_fd()};
   for (int peer = 0; peer < comm().size(); ++peer) {
     if (peer == comm().rank()) continue;
-    descriptors.push_back(dynamic_cast<TcpLink&>(comm().link(peer)).socket_fd());
+    descriptors.push_back(comm().link(peer).descriptor());
   }
   return descriptors;
 }

@@ -21,9 +21,9 @@ class TcpLink : public Link {
   void close() override;
   Signs signs_of_life() override;
 
-  int socket_fd() { return core_->socket.native_handle(); }
+  int descriptor() override { return core_->socket.native_handle(); }
   // The kernel's own count, to check the ledger against.
-  TcpInfo kernel_info() { return tcp_info_of(socket_fd()); }
+  TcpInfo kernel_info() { return tcp_info_of(descriptor()); }
 
  private:
   struct Direction {

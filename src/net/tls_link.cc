@@ -404,6 +404,8 @@ void TlsLink::close() {
   core.under->close();
 }
 
+int TlsLink::descriptor() { return core_->under->descriptor(); }
+
 Link::Signs TlsLink::signs_of_life() {
   Signs signs = core_->under->signs_of_life();
   signs.owes_answer = signs.owes_answer || !core_->encrypted.empty();

@@ -56,6 +56,7 @@ class TlsLink : public Link {
   void when_writable(Callback callback) override;
   void close() override;
   Signs signs_of_life() override;
+  int descriptor() override;
   std::int64_t overhead_bytes(Direction direction) const override;
 
  private:

@@ -59,6 +59,9 @@ class Link {
   };
   virtual Signs signs_of_life() = 0;
 
+  // The kernel's number for what lies underneath, which a forked child has, too; -1 if there is none.
+  virtual int descriptor() { return -1; }
+
   // What the link has added to the bytes that it was given, and taken off those that came.
   virtual std::int64_t overhead_bytes(Direction) const { return 0; }
 

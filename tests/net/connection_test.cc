@@ -231,7 +231,7 @@ TEST(Connection, SendsTheRestOfAMessageWithdrawnWithinAFragment) {
     RawPeer peer;
     if (length == kFragmentBytes) {
       const int few_bytes = 4096;
-      ::setsockopt(peer.link().socket_fd(), SOL_SOCKET, SO_SNDBUF, &few_bytes, sizeof few_bytes);
+      ::setsockopt(peer.link().descriptor(), SOL_SOCKET, SO_SNDBUF, &few_bytes, sizeof few_bytes);
       peer.socket().set_option(asio::socket_base::receive_buffer_size(few_bytes));
     }
     {

@@ -70,7 +70,7 @@ TEST(Liveness, WhoHasLostMostOthersButNotTheirDoorsIsCutOff) {
   for (const bool contained : {false, true}) {
     Flock flock(4);
     for (int rank = 0; contained && rank < 4; ++rank) Group(flock.comm(rank)).contain_losses();
-    for (int other : {0, 1, 3}) ::shutdown(flock.link(2, other).socket_fd(), SHUT_RDWR);
+    for (int other : {0, 1, 3}) ::shutdown(flock.link(2, other).descriptor(), SHUT_RDWR);
     EXPECT_EQ(outcome_at(flock, 2, 0),
               "cut off from rank 0, 1, 3; as these may go on without it, it stops; see to its "
               "network");

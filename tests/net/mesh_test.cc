@@ -342,7 +342,7 @@ TEST(Mesh, SaysWhoWasLostInWhatWhenAPeerVanishes) {
   std::vector<float> in(1000), other(1000);
   auto from_lost = flock.comm(0).receive(2, kOne.in("a ring all-reduce"), std::span(in));
   auto from_other = flock.comm(0).receive(1, kTwo.in("a barrier"), std::span(other));
-  ::shutdown(flock.link(2, 0).socket_fd(), SHUT_RDWR);  // as if the process had died
+  ::shutdown(flock.link(2, 0).descriptor(), SHUT_RDWR);  // as if the process had died
   flock.until_done(from_lost, from_other);
   EXPECT_EQ(error_of([&] { from_lost.await_resume(); }),
             "rank 2 was lost in a ring all-reduce (it closed the connection)");
@@ -359,7 +359,7 @@ TEST(Mesh, NoticesALossBehindAMessageThatNobodyTakes) {
   auto unwanted = flock.comm(2).send(0, kTwo, std::span(out));
   for (int i = 0; i < 10; ++i) flock.loop().poll();
   auto waiting = flock.comm(0).receive(1, kOne, std::span(in));
-  ::shutdown(flock.link(2, 0).socket_fd(), SHUT_RDWR);
+  ::shutdown(flock.link(2, 0).descriptor(), SHUT_RDWR);
   flock.until_done(waiting);
   EXPECT_THROW(waiting.await_resume(), PeerLost);
 }
@@ -371,7 +371,7 @@ TEST(Mesh, NoticesOneLossAfterAnotherBehindMessagesThatNobodyTakes) {
   for (int lost : {2, 1}) {
     auto unwanted = flock.comm(lost).send(0, kTwo, std::span(out));
     for (int i = 0; i < 10; ++i) flock.loop().poll();
-    ::shutdown(flock.link(lost, 0).socket_fd(), SHUT_RDWR);
+    ::shutdown(flock.link(lost, 0).descriptor(), SHUT_RDWR);
     flock.until([&] { return flock.comm(0).is_lost(lost); });
   }
 }
@@ -396,7 +396,7 @@ TEST(Mesh, TellsTheOthersOnWhoseAccountItGaveUp) {
   // Rank 1 loses rank 2 and gives up; rank 0, which has not noticed rank 2's loss, hears of it from
   // rank 1.
   auto waiting = flock.comm(0).receive(1, kOne, std::span(&value, 1));
-  ::shutdown(flock.link(2, 1).socket_fd(), SHUT_RDWR);
+  ::shutdown(flock.link(2, 1).descriptor(), SHUT_RDWR);
   for (int i = 0; i < 50; ++i) flock.loop().poll();
   ASSERT_FALSE(waiting.done());
   flock.leave(1);
@@ -414,7 +414,7 @@ TEST(Mesh, AContainedLossConcernsOnlyThoseWhoTalkToTheLost) {
   for (int rank = 0; rank < 3; ++rank) Group(flock.comm(rank)).contain_losses();
   std::string from_one, from_two, again;
   Running waiting(receive_number(flock.comm(0), 2, from_two));
-  ::shutdown(flock.link(2, 0).socket_fd(), SHUT_RDWR);
+  ::shutdown(flock.link(2, 0).descriptor(), SHUT_RDWR);
   flock.loop().drive(waiting);
   EXPECT_EQ(from_two, "lost 2");
   EXPECT_TRUE(flock.comm(0).is_lost(2));
