@@ -148,6 +148,9 @@ def check_asynchronous_in_any_order():
         assert hvd.synchronize(handles[i]) is None
     with raises(ValueError):
         hvd.poll(handles[0])
+    alone = hvd.allreduce_async(torch.ones(2), name="same", op=hvd.Sum)
+    together = hvd.grouped_allreduce_async([torch.ones(2)], name="same", op=hvd.Sum)
+    equal(hvd.synchronize(together)[0], hvd.synchronize(alone))
 
 
 def check_poll():
@@ -241,6 +244,10 @@ def check_alltoall():
             equal(ours, expected)
             assert received.tolist() == [r + 1 for r in range(SIZE)]
             equal(hvd.alltoall(x), expected)
+    to_each = torch.cat([torch.full((r + 1,), 10.0 * RANK + r) for r in range(SIZE)])
+    ours, received = hvd.alltoall(to_each, [r + 1 for r in range(SIZE)])
+    equal(ours, torch.cat([torch.full((RANK + 1,), 10.0 * r + RANK) for r in range(SIZE)]))
+    assert received.tolist() == [RANK + 1] * SIZE
     ours, received = hvd.synchronize(hvd.alltoall_async(torch.arange(SIZE + 3.0), [1] * SIZE))
     equal(ours, torch.full((SIZE,), float(RANK)))
     if SIZE > 1:
