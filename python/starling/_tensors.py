@@ -6,29 +6,15 @@ from typing import Iterable, Sequence
 
 import torch
 
-from . import _core
+from . import _core, _elements
 
-_ELEMENTS = {
-    getattr(torch, name): _core.ELEMENTS.index(element)
-    for name, element in {
-        "float32": "f32",
-        "float64": "f64",
-        "float16": "f16",
-        "bfloat16": "bf16",
-        "uint8": "u8",
-        "int8": "i8",
-        "int16": "i16",
-        "int32": "i32",
-        "int64": "i64",
-        "bool": "bool",
-    }.items()
-}
-_BYTE = _ELEMENTS[torch.uint8]
+ELEMENTS = {getattr(torch, name): element for name, element in _elements.ELEMENTS.items()}
+_BYTE = ELEMENTS[torch.uint8]
 
 
 def memory(tensor: torch.Tensor) -> _core.Memory:
     """Of a contiguous tensor of the CPU, to be reduced."""
-    element = _ELEMENTS.get(tensor.dtype)
+    element = ELEMENTS.get(tensor.dtype)
     if element is None:
         raise ValueError(f"starling cannot reduce tensors of {tensor.dtype}")
     return _core.Memory(tensor.data_ptr(), tensor.numel(), element)

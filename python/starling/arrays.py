@@ -11,20 +11,10 @@ import weakref
 import numpy
 
 from . import _core, _session
+from ._elements import ELEMENTS
 
 _ELEMENTS = {
-    numpy.dtype(name): _core.ELEMENTS.index(element)
-    for name, element in {
-        "float32": "f32",
-        "float64": "f64",
-        "float16": "f16",
-        "uint8": "u8",
-        "int8": "i8",
-        "int16": "i16",
-        "int32": "i32",
-        "int64": "i64",
-        "bool": "bool",
-    }.items()
+    numpy.dtype(name): element for name, element in ELEMENTS.items() if name != "bfloat16"
 }
 _NUMBER = _session.FIRST_NUMBER - 1  # of the group
 _groups: weakref.WeakKeyDictionary[_session.Session, _core.Group] = weakref.WeakKeyDictionary()

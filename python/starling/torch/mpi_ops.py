@@ -12,6 +12,7 @@ from typing import Callable, Optional, Sequence
 import torch
 
 from .. import _core
+from .._tensors import ELEMENTS
 from ..common import world as _world
 from ..common.exceptions import HorovodInternalError
 from ..common.world import (
@@ -33,21 +34,6 @@ _BLENDS = {
     Min: "min",
     Max: "max",
     Product: "product",
-}
-_ELEMENTS = {
-    getattr(torch, name): _core.ELEMENTS.index(element)
-    for name, element in {
-        "float32": "f32",
-        "float64": "f64",
-        "float16": "f16",
-        "bfloat16": "bf16",
-        "uint8": "u8",
-        "int8": "i8",
-        "int16": "i16",
-        "int32": "i32",
-        "int64": "i64",
-        "bool": "bool",
-    }.items()
 }
 
 
@@ -226,7 +212,7 @@ class _Memory:
 
     def described(self) -> _core.Tensor:
         source = self.source
-        element = _ELEMENTS.get(source.dtype)
+        element = ELEMENTS.get(source.dtype)
         if element is None:
             raise ValueError(f"Tensor type {source.type()} is not supported.")
         target = 0 if self.target is None else self.target.data_ptr()
