@@ -373,6 +373,8 @@ Link::Transfer TlsLink::read_some(const Places& places) {
       place = place.subspan(some);
     }
   }
+  // Whoever waits may wait for what we have here: the link underneath will not tell.
+  if (core.readable && !core.calling_back) core.calling_back = call_back_soon(core_).frame;
   return {Status::moved, bytes};
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/temporary_folder.h"
+#include "net/tcp_host.h"
 #include "runtime/all.h"
 #include "runtime/race.h"
 #include "sim/switch.h"
@@ -158,6 +159,50 @@ TEST(TlsLink, TellsAnEndFromABreak) {
   EXPECT_EQ(in, out);
   pair.loop.run(until_readable(pair.loop, *listener));
   EXPECT_EQ(listener->read_some(Bytes(in)).status, Link::Status::closed);
+}
+
+// Two ends on loopback, both of which are encrypted.
+struct TcpPair {
+  TcpPair() {
+    asio::ip::tcp::acceptor acceptor = listen_on_loopback(loop);
+    const auto port = acceptor.local_endpoint().port();
+    auto listener = host.adopt(::dup(acceptor.native_handle()));
+    loop.run(connect(*listener, host.find(fmt::format("127.0.0.1:{}", port))));
+  }
+  Task<> connect(Listener& listener, Address to) {
+    Task<Host::Answer> calling = host.call(to);
+    Host::Answer answer = co_await calling;
+    Task<Listener::Caller> accepting = listener.accept();
+    Listener::Caller accepted = co_await accepting;
+    caller = std::make_unique<TlsLink>(loop, std::move(answer.link), keys, TlsLink::Side::caller);
+    heard =
+        std::make_unique<TlsLink>(loop, std::move(accepted.link), keys, TlsLink::Side::listener);
+    std::vector<Task<>> both;
+    both.push_back(caller->shake_hands());
+    both.push_back(heard->shake_hands());
+    co_await all(std::move(both));
+  }
+
+  TcpLoop loop;
+  TcpHost host{loop};
+  TlsKeys keys{"a secret of two"};
+  std::unique_ptr<TlsLink> caller, heard;
+};
+
+// The socket has nothing more to say by then, so that it would never call back.
+TEST(TlsLink, CallsWhoWaitsBackForWhatItHasReadAhead) {
+  TcpPair pair;
+  std::vector<std::byte> in(10);
+  ASSERT_EQ(pair.heard->read_some(Bytes(in)).status, Link::Status::not_now);
+  bool called = false;
+  pair.heard->when_readable([&] { called = true; });
+  write_at_once(*pair.caller, pattern(100));
+  // It comes while the loop has something else to do.
+  while (pair.heard->read_some(Bytes(in)).status == Link::Status::not_now) {
+  }
+  EXPECT_FALSE(called);
+  pair.loop.run(sleep_until(pair.loop, pair.loop.now() + 50ms));
+  EXPECT_TRUE(called);
 }
 
 class WithCertificates : public testing::Test {
