@@ -50,7 +50,8 @@ struct Side {
   std::vector<float> gathered(std::size_t i = 0) const {
     const Gathered& memory = exchange->gathered[i];
     std::vector<float> values(memory.bytes / sizeof(float));
-    std::memcpy(values.data(), memory.memory.get(), memory.bytes);
+    std::copy_n(memory.memory.get(), memory.bytes,
+                std::as_writable_bytes(std::span(values)).begin());
     return values;
   }
 };
