@@ -30,7 +30,7 @@ _I64 = _core.ELEMENTS.index("i64")
 _U8 = _core.ELEMENTS.index("u8")
 _TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32)
 _MOST_DIMENSIONS = 8
-_MOST_ELEMENTS = 1 << 40
+_MOST_ELEMENTS = 1 << 33  # of eight bytes, what one message can hold
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

@@ -32,6 +32,7 @@
 #include "job/worker_events.h"
 #include "launch/blas_kernels.h"
 #include "launch/lab.h"
+#include "launch/other_launchers.h"
 #include "launch/outlet.h"
 
 namespace starling {
@@ -58,22 +59,6 @@ Pipe make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(fmt::format("no pipe: {}", ::strerror(errno)));
   return {ends[0], ends[1]};
-}
-
-// Where programs that use torch.distributed meet: rank 0 has its store there.
-struct StorePlace {
-  std::string host;
-  int port;
-};
-
-// At the next port, if we may not choose.
-StorePlace store_beside(const std::string& rendezvous, int chosen_port) {
-  const std::size_t colon = rendezvous.rfind(':');
-  if (colon == std::string::npos) return {rendezvous, chosen_port};  // the workers will complain
-  std::string host = rendezvous.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const int port = chosen_port > 0 ? chosen_port : std::atoi(&rendezvous[colon + 1]) + 1;
-  return {host, port};
 }
 
 int free_port(TcpLoop& loop) { return listen_on_loopback(loop).local_endpoint().port(); }
@@ -230,14 +215,12 @@ class Launcher {
           fmt::format("{}={}", kCertificatesVariable, plan_.certificates),
           fmt::format("{}={}", kSettingsVariable, plan_.settings),
       };
-      if (!serves) {  // as torchrun says it
-        environment.push_back(fmt::format("MASTER_ADDR={}", store.host));
-        environment.push_back(fmt::format("MASTER_PORT={}", store.port));
-        environment.push_back(fmt::format("RANK={}", rank));
-        environment.push_back(fmt::format("WORLD_SIZE={}", all_workers));
-        environment.push_back(fmt::format("LOCAL_RANK={}", local));
-        environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", plan_.workers));
-        add_for_horovod(environment, rank, all_workers);
+      if (!serves) {
+        const WorkerPlace place{rank,          all_workers,   local,
+                                plan_.workers, plan_.machine, plan_.machines};
+        for (std::string& each : variables_of_others(place, store)) {
+          environment.push_back(std::move(each));
+        }
       }
       // Workers that each start a thread a core stand in each other's way.
       if (std::getenv("OMP_NUM_THREADS") == nullptr) {
@@ -278,25 +261,6 @@ class Launcher {
       read_events(worker);
       relay(worker, *worker.out);
       relay(worker, *worker.err);
-    }
-  }
-
-  // What programs written for Horovod look at.
-  void add_for_horovod(std::vector<std::string>& environment, int rank, int all_workers) const {
-    const std::pair<const char*, int> numbers[] = {
-        {"RANK", rank},
-        {"SIZE", all_workers},
-        {"LOCAL_RANK", rank % plan_.workers},
-        {"LOCAL_SIZE", plan_.workers},
-        {"CROSS_RANK", plan_.machine},
-        {"CROSS_SIZE", plan_.machines},
-    };
-    for (const auto& [name, number] : numbers) {
-      environment.push_back(fmt::format("HOROVOD_{}={}", name, number));
-    }
-    char host[256] = "";
-    if (::gethostname(host, sizeof(host) - 1) == 0) {
-      environment.push_back(fmt::format("HOROVOD_HOSTNAME={}", host));
     }
   }
 

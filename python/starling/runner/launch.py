@@ -73,6 +73,9 @@ def _check(arguments: argparse.Namespace) -> None:
         if value is not None and value != arguments.num_proc:
             raise Refused(f"--{name.replace('_', '-')} {value}: the number of processes cannot "
                           f"change yet, it is that of -np {arguments.num_proc}")
+    for name in ("slots_per_host", "blacklist_cooldown_range"):
+        if getattr(arguments, name) is not None:
+            raise Refused(f"--{name.replace('_', '-')}: hosts cannot come and go yet; leave it out")
     if arguments.host_discovery_script:
         raise Refused("--host-discovery-script: hosts cannot come and go yet; name them with -H")
 
