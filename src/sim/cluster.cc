@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "runtime/race.h"
 #include "sim/sim_comm.h"
@@ -27,20 +28,14 @@ struct Cluster::Run {
   std::vector<SimLoop::EventId> planned;
 };
 
-namespace {
-Task<> fail_at(Loop& loop, int rank, Time time) {
-  co_await sleep_until(loop, time);
-  throw Error(fmt::format("rank {} fails, as it was told to", rank));
-}
-}  // namespace
-
 Cluster::Cluster(int size, Network network, Faults faults)
     : network_(std::move(network)),
       faults_(std::move(faults)),
       egress_free_(static_cast<std::size_t>(size)),
       ingress_free_(static_cast<std::size_t>(size)) {
   for (int rank = 0; rank < size; ++rank) {
-    comms_.push_back(std::make_unique<SimComm>(*this, loop_, rank, size));
+    loops_.push_back(std::make_unique<LocalLoop>(loop_));
+    comms_.push_back(std::make_unique<SimComm>(*this, *loops_.back(), rank, size));
   }
 }
 
@@ -55,7 +50,11 @@ void Cluster::run(const Program& program) {
 }
 
 std::vector<std::exception_ptr> Cluster::drive(const Program& program, bool whole_life) {
+  STARLING_CHECK(faults_.restarts.empty(), "nobody comes back to a cluster");
   Run run(loop_);
+  for (const auto& [rank, millionths] : faults_.drifts) {
+    loops_[static_cast<std::size_t>(rank)]->set_drift(millionths);
+  }
   for (const auto& comm : comms_) {
     run.ranks.push_back(
         comm->alive()
@@ -79,20 +78,36 @@ std::vector<std::exception_ptr> Cluster::drive(const Program& program, bool whol
 }
 
 Task<> Cluster::live_through(SimComm& comm, Task<> program, bool whole_life) {
-  const auto failure = faults_.failures.find(comm.rank());
+  bool leaves = whole_life;
   try {
-    if (failure == faults_.failures.end() || failure->second < loop_.now()) {
-      co_await program;
+    if (const std::optional<Order> order = next_order(comm.rank())) {
+      Task<int> contest = race(std::move(program), follow(*order, comm));
+      const int winner = co_await contest;
+      if (winner == 1) leaves = true;
     } else {
-      Task<int> contest =
-          race(std::move(program), fail_at(comm.loop(), comm.rank(), failure->second));
-      co_await contest;
+      co_await program;
     }
   } catch (...) {
     end(comm, comm.is_cut_off() ? comm.rank() : comm.culprit().value_or(comm.rank()));
     throw;
   }
-  if (whole_life) end(comm, comm.is_cut_off() ? comm.rank() : comm.culprit());
+  if (leaves) end(comm, comm.is_cut_off() ? comm.rank() : comm.culprit());
+}
+
+std::optional<Cluster::Order> Cluster::next_order(int rank) const {
+  std::optional<Order> next;
+  for (const bool to_fail : {true, false}) {
+    for (const Faults::Moment& each : to_fail ? faults_.failures : faults_.leaves) {
+      if (each.rank != rank || each.at < loop_.now()) continue;
+      if (!next || each.at < next->at) next = Order{each.at, to_fail};
+    }
+  }
+  return next;
+}
+
+Task<> Cluster::follow(Order order, Comm& comm) {
+  co_await sleep_until(comm.loop(), order.at);
+  if (order.to_fail) throw Error(fmt::format("rank {} fails, as it was told to", comm.rank()));
 }
 
 Task<> Cluster::until_done(Run& run) {
@@ -101,13 +116,18 @@ Task<> Cluster::until_done(Run& run) {
 }
 
 void Cluster::plan_faults(Run& run) {
-  for (const auto& [rank, time] : faults_.crashes) {
-    run.plan(time, [this, &run, &comm = sim_comm(rank)] {
+  for (const auto& [rank, at] : faults_.crashes) {
+    run.plan(at, [this, &run, &comm = sim_comm(rank)] {
       if (!comm.alive()) return;
       end(comm, comm.rank());
       run.ranks[static_cast<std::size_t>(comm.rank())].reset();
       run.signal.take_waiter().resume();
     });
+  }
+  for (const Faults::Pause& pause : faults_.pauses) {
+    SimComm& comm = sim_comm(pause.rank);
+    run.plan(pause.from, [&comm] { comm.stop(); });
+    run.plan(pause.until, [&comm] { comm.go_on(); });
   }
   for (const Faults::Partition& each : faults_.partitions) {
     run.plan(each.from, [this, each] { across(each, &Stream::cut); });
@@ -119,17 +139,10 @@ void Cluster::plan_faults(Run& run) {
   }
 }
 
-namespace {
-bool cut_off_by(const Faults::Partition& partition, int rank) {
-  return std::ranges::find(partition.ranks, rank) != partition.ranks.end();
-}
-}  // namespace
-
 void Cluster::across(const Faults::Partition& partition, void (Stream::*action)()) {
   for (int from = 0; from < size(); ++from) {
     for (int to = 0; to < size(); ++to) {
-      if (cut_off_by(partition, from) == cut_off_by(partition, to)) continue;
-      (sim_comm(to).stream_from(from).*action)();
+      if (partition.cuts(from, to)) (sim_comm(to).stream_from(from).*action)();
     }
   }
 }
@@ -138,10 +151,9 @@ void Cluster::detect(const Faults::Partition& partition) {
   for (const auto& comm : comms_) {
     std::vector<int> silent;
     for (int peer = 0; peer < size(); ++peer) {
-      if (cut_off_by(partition, peer) != cut_off_by(partition, comm->rank()))
-        silent.push_back(peer);
+      if (partition.parts(peer, comm->rank())) silent.push_back(peer);
     }
-    comm->miss(silent);
+    if (!silent.empty()) comm->miss(silent);
   }
 }
 
@@ -162,7 +174,9 @@ void Cluster::end(SimComm& comm, std::optional<int> culprit) {
 }
 
 Cluster::Passage Cluster::pass(int from, int to, std::uint64_t wire_bytes) {
-  const Cable& cable = network_.cable(from, to);
+  Cable cable = network_.cable(from, to);
+  cable.bytes_per_second =
+      std::min(cable.bytes_per_second, faults_.bytes_per_second(from, to, loop_.now()));
   const Time transfer = cable.transfer_time(static_cast<double>(wire_bytes));
   Time& egress_free = egress_free_[static_cast<std::size_t>(from)];
   Time& ingress_free = ingress_free_[static_cast<std::size_t>(to)];
@@ -172,6 +186,7 @@ Cluster::Passage Cluster::pass(int from, int to, std::uint64_t wire_bytes) {
   passage.leaves = egress_free = passage.begins + transfer;
   passage.arrives = ingress_free =
       std::max(passage.leaves + cable.latency, ingress_free + transfer);
+  passage.arrives += faults_.delay(from, to, loop_.now());  // which holds up nobody else
   return passage;
 }
 

@@ -1,5 +1,8 @@
 // Cluster: n ranks in one process, in virtual time, on a modelled network. The programs that run on
 // it are the very coroutines that run on sockets.
+//
+// It is one generation: who has ended, by a crash or because it was told to leave, does not come back.
+// A Fleet (fleet.h) has faults.restarts.
 #pragma once
 
 #include <exception>
@@ -10,8 +13,8 @@
 
 #include "runtime/comm.h"
 #include "sim/faults.h"
+#include "sim/local_loop.h"
 #include "sim/network.h"
-#include "sim/sim_loop.h"
 
 namespace starling {
 
@@ -40,7 +43,7 @@ class Cluster {
 
   // What goes wrong from the next run on.
   Faults& faults() { return faults_; }
-  void crash(int rank, Time time) { faults_.crashes[rank] = time; }
+  void crash(int rank, Time time) { faults_.crashes.push_back({rank, time}); }
   void observe(Observer observer) { observer_ = std::move(observer); }
 
   int size() const { return static_cast<int>(comms_.size()); }
@@ -70,7 +73,14 @@ class Cluster {
   Task<> live_through(SimComm& comm, Task<> program, bool whole_life);
   Task<> until_done(Run& run);
   void plan_faults(Run& run);
-  // Does something to all connections between the two sides.
+  // By which a program ends early: to fail, or to leave.
+  struct Order {
+    Time at;
+    bool to_fail;
+  };
+  std::optional<Order> next_order(int rank) const;
+  static Task<> follow(Order order, Comm& comm);
+  // Does something to all connections from one side to the other.
   void across(const Faults::Partition& partition, void (Stream::*action)());
   void detect(const Faults::Partition& partition);
   // The rank is no more; the others see that after the latencies of their links.
@@ -82,6 +92,7 @@ class Cluster {
   Observer observer_;
   std::uint64_t messages_ = 0;  // that have been posted
   std::vector<Time> egress_free_, ingress_free_;
+  std::vector<std::unique_ptr<LocalLoop>> loops_;
   std::vector<std::unique_ptr<SimComm>> comms_;
 };
 

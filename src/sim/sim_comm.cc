@@ -30,6 +30,7 @@ void SimComm::post(Send& send) {
 }
 
 void SimComm::see_end(int peer, std::optional<int> culprit) {
+  if (is_stopped()) return stream_from(peer).end(culprit);
   if (Stream* stream = find_stream_from(peer)) return stream->end(culprit);
   culprit ? see_give_up(peer, *culprit) : see_leave(peer);
 }
@@ -44,7 +45,8 @@ void SimComm::see_leave(int peer) {
 void SimComm::see_give_up(int peer, int culprit) {
   if (culprit == peer) return lose(peer, Presence::dead, "it ended before its time");
   if (culprit == rank()) return lose(peer, Presence::dead, "it has lost us");
-  if (losses_are_contained()) {
+  // Whoever has left in good order cannot be lost any more; who gave up on its account can.
+  if (losses_are_contained() || presence(culprit) == Presence::left) {
     return lose(peer, Presence::dead, fmt::format("it gave up because of rank {}", culprit));
   }
   lose(culprit, Presence::dead, fmt::format("rank {} reported it", peer));
@@ -52,13 +54,27 @@ void SimComm::see_give_up(int peer, int culprit) {
 
 void SimComm::refuse(int peer, const std::string& why) {
   lose(peer, Presence::dead, why);
-  cluster_.tell(rank(), peer, [this, &other = cluster_.sim_comm(peer)] {
-    other.see_give_up(rank(), other.rank());
-  });
+  cluster_.tell(rank(), peer,
+                [this, &other = cluster_.sim_comm(peer)] { other.see_end(rank(), other.rank()); });
+}
+
+void SimComm::go_on() {
+  own_loop_.go_on();
+  if (is_stopped()) return;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (Stream* stream = find_stream_from(peer)) stream->go_on();
+  }
+  const std::vector<int> missed(missed_.begin(), missed_.end());
+  missed_.clear();
+  if (!missed.empty()) miss(missed);
 }
 
 void SimComm::miss(const std::vector<int>& silent) {
   if (!alive_) return;
+  if (is_stopped()) {
+    missed_.insert(silent.begin(), silent.end());
+    return;
+  }
   std::vector<Presence> everybody;
   for (int peer = 0; peer < size(); ++peer) everybody.push_back(presence(peer));
   for (int peer : silent) {

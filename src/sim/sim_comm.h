@@ -3,19 +3,21 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "runtime/comm.h"
+#include "sim/local_loop.h"
 #include "sim/stream.h"
 
 namespace starling {
 
 class SimComm : public Comm {
  public:
-  SimComm(Cluster& cluster, SimLoop& loop, int rank, int size)
-      : Comm(loop, rank, size), cluster_(cluster) {}
+  SimComm(Cluster& cluster, LocalLoop& loop, int rank, int size)
+      : Comm(loop, rank, size), cluster_(cluster), own_loop_(loop) {}
 
   // The connection from that rank to this one.
   Stream& stream_from(int peer);
@@ -42,6 +44,11 @@ class SimComm : public Comm {
   // That it cannot reach some others.
   void miss(const std::vector<int>& silent);
 
+  // Its kernel takes what comes, within bounds, and nothing is read.
+  void stop() { own_loop_.stop(); }
+  void go_on();
+  bool is_stopped() const { return own_loop_.is_stopped(); }
+
   void die() { alive_ = false; }
   bool alive() const { return alive_; }
 
@@ -55,6 +62,8 @@ class SimComm : public Comm {
   void fail_lost_causes(int first_peer, int last_peer);
 
   Cluster& cluster_;
+  LocalLoop& own_loop_;
+  std::set<int> missed_;                                      // while it was stopped
   std::unordered_map<int, std::unique_ptr<Stream>> streams_;  // by the rank that they come from
   bool alive_ = true;
 };

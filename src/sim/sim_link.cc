@@ -19,9 +19,11 @@ Wire::Wire(Switch& hub, int number, int first_host, int second_host, std::size_t
   for (Way& way : ways_) way.ring.resize(capacity_bytes);
 }
 
-Time Wire::next_arrival(int end) {
+Time Wire::next_arrival(int end, std::size_t bytes) {
   Way& way = from(end);
-  way.last_arrival = std::max(way.last_arrival, hub_.loop().now() + hub_.draw_delay());
+  way.last_arrival =
+      std::max(way.last_arrival, hub_.loop().now() + hub_.draw_delay(host(end), host(1 - end))) +
+      hub_.transfer_time(host(end), host(1 - end), bytes);
   return way.last_arrival;
 }
 
@@ -41,7 +43,7 @@ Link::Transfer Wire::write_some(int end, const Link::Parts& parts) {
     left -= std::min(left, part.size());
   }
   hub_.note({'w', number_, end, bytes});
-  hub_.loop().at(next_arrival(end), [self = shared_from_this(), end, due = way.written] {
+  hub_.loop().at(next_arrival(end, bytes), [self = shared_from_this(), end, due = way.written] {
     self->from(end).due = due;
     self->arrive(end);
   });
@@ -85,7 +87,7 @@ void Wire::wake(int end) {
   const auto call = [&](Link::Callback Side::*callback, bool (Wire::*is_ready)(int)) {
     if (!(side(end).*callback) || !(this->*is_ready)(end)) return;
     hub_.loop().at(hub_.loop().now(), [self = shared_from_this(), end, callback, is_ready] {
-      if (!(self.get()->*is_ready)(end)) return;
+      if (self->hub_.is_stopped(self->host(end)) || !(self.get()->*is_ready)(end)) return;
       if (const auto wanted = std::exchange(self->side(end).*callback, nullptr)) wanted();
     });
   };
@@ -108,7 +110,8 @@ void Wire::arrive(int end) {
   Way& way = from(end);
   if (!side(1 - end).open) {
     if (way.due > way.arrived) {
-      hub_.loop().at(hub_.loop().now() + hub_.draw_delay(), [self = shared_from_this(), end] {
+      // Behind all that it wrote before it closed.
+      hub_.loop().at(next_arrival(1 - end), [self = shared_from_this(), end] {
         self->break_end(end, std::errc::connection_reset);
       });
     }

@@ -8,6 +8,7 @@
 //    to an end that has closed breaks the link: "Connection reset by peer".
 // C. While the way is cut nothing arrives. Everything does when it is mended. A link with nothing under
 //    way that stays cut breaks by its keep-alive: "Connection timed out".
+// D. A host that is stopped still takes and acknowledges what arrives, as long as there is room.
 //
 // Not modelled: a kernel drops what has not left yet when its process closes without having read all.
 #pragma once
@@ -38,6 +39,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
   int host(int end) const { return sides_[static_cast<std::size_t>(end)].host; }
   // The way from that end to the other is not cut any more.
   void mend(int from_end);
+  // Calls back whoever can go on, soon.
+  void wake(int end);
   // Keep-alive: the cut has lasted for too long.
   void time_out();
 
@@ -59,14 +62,12 @@ class Wire : public std::enable_shared_from_this<Wire> {
   Side& side(int end) { return sides_[static_cast<std::size_t>(end)]; }
   Way& from(int end) { return ways_[static_cast<std::size_t>(end)]; }
   const Way& from(int end) const { return ways_[static_cast<std::size_t>(end)]; }
-  // When the next piece from that end arrives.
-  Time next_arrival(int end);
+  // When the next piece from that end arrives, of so many bytes.
+  Time next_arrival(int end, std::size_t bytes = 0);
   void arrive(int from_end);
   void break_end(int end, std::errc why);
   bool is_readable(int end);
   bool is_writable(int end);
-  // Calls back whoever can go on, soon.
-  void wake(int end);
 
   Switch& hub_;
   int number_;

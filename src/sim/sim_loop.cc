@@ -2,16 +2,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "sim/rank_threads.h"
 
 namespace starling {
-
-void SimLoop::drive(Running& running) {
-  RankThread* const rank = RankThread::current(*this);
-  if (rank == nullptr) return Loop::drive(running);
-  rank->wait_for(running);
-  running.rethrow_failure();
-}
 
 SimLoop::EventId SimLoop::at(Time time, std::function<void()> action) {
   STARLING_CHECK(time >= now_, "an event was planned for the past");

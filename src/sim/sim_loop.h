@@ -1,6 +1,6 @@
 // The simulator's clock and event queue. Time moves only when nothing is ready: it jumps to the
 // next event. Events at the same time happen in the order they were planned, so a run depends on
-// nothing but its inputs.
+// nothing but its inputs. Each rank sees it through a loop of its own (local_loop.h).
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,14 @@ namespace starling {
 class SimLoop : public Loop {
  public:
   Time now() const override { return now_; }
-  // A rank that runs in a thread of its own waits there, and the world goes on.
-  void drive(Running& running) override;
-
   using EventId = std::pair<Time, std::uint64_t>;
   EventId at(Time time, std::function<void()> action);
   void cancel(EventId event) { events_.erase(event); }
+
+  // The next thing that there is to do.
+  void step() {
+    if (!resume_ready()) wait_for_event();
+  }
 
   // Called whenever all that happens at one time has happened, before time moves on.
   void before_time_moves(std::function<void()> action) { before_time_moves_ = std::move(action); }

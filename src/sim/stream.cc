@@ -104,9 +104,11 @@ void Stream::close() {
   }
 }
 
+bool Stream::is_heard() const { return !closed_ && cuts_ == 0 && !to_.is_stopped(); }
+
 // How far the receiver reads if it posts no further receive.
 std::uint64_t Stream::reads_to() const {
-  if (closed_ || cut_) return read_end_;
+  if (!is_heard()) return read_end_;
   const std::uint64_t wanted =
       unclaimed_receives_ > 0 ? posted_end_ : std::max(claimed_end_, read_end_);
   std::uint64_t stored = stored_bytes_;
@@ -141,7 +143,7 @@ void Stream::leave(Message& message) {
 
 void Stream::arrive(Message& message) {
   if (closed_) return;
-  if (cut_) {
+  if (cuts_ > 0) {
     message.was_cut = true;
     return;
   }
@@ -161,7 +163,7 @@ void Stream::end(std::optional<int> culprit) {
 }
 
 void Stream::show_end() {
-  if (!ended_ || cut_) return;
+  if (!ended_ || cuts_ > 0 || to_.is_stopped()) return;
   if (culprit_) return to_.see_give_up(from_.rank(), *culprit_);
   if (std::ranges::all_of(messages_, &Message::arrived)) to_.see_leave(from_.rank());
 }
@@ -172,7 +174,7 @@ void Stream::go_on() {
 }
 
 void Stream::mend() {
-  cut_ = false;
+  if (cuts_ == 0 || --cuts_ > 0) return;
   for (Message& message : messages_) {
     if (std::exchange(message.was_cut, false)) be_here(message);
   }
@@ -180,7 +182,7 @@ void Stream::mend() {
 }
 
 void Stream::read() {
-  while (!closed_ && !cut_ && !messages_.empty() && messages_.front().arrived) {
+  while (is_heard() && !messages_.empty() && messages_.front().arrived) {
     const Message& message = messages_.front();
     Receive* receive = receives_.find(
         [&](const Receive& each) { return each.channel().id == message.channel.id; });

@@ -58,9 +58,11 @@ class Stream {
   // it left in good order.
   void end(std::optional<int> culprit);
 
-  // Nothing arrives until the cut is mended.
-  void cut() { cut_ = true; }
+  // Nothing arrives until each cut is mended.
+  void cut() { ++cuts_; }
   void mend();
+  // Reads what has come while the receiver was stopped.
+  void go_on();
 
  private:
   struct Message {
@@ -78,6 +80,8 @@ class Stream {
   };
   using Messages = std::list<Message>;
 
+  // Whether what the sender has sent comes to the receiver's notice.
+  bool is_heard() const;
   bool has_room_for(std::uint64_t end) const { return end <= reads_to() + kSocketBufferBytes; }
   std::uint64_t reads_to() const;
   void transmit(Message& message);
@@ -89,7 +93,6 @@ class Stream {
   void store_first();
   void make_use_of_room();
   void show_end();
-  void go_on();
   void finish_send(Message& message);
   void check_unchanged(const Message& message) const;
   bool begin(Receive& receive, const Message& message);
@@ -112,7 +115,7 @@ class Stream {
   List<Receive> receives_;
   List<Receive> declined_;  // a message has come for them, but their lender has no room
   bool closed_ = false;
-  bool cut_ = false;
+  int cuts_ = 0;
   bool ended_ = false;
   std::optional<int> culprit_;     // on whose account it ended
   std::uint64_t posted_end_ = 0;   // of the last message

@@ -28,10 +28,30 @@ std::ostream& operator<<(std::ostream& out, const Weather& weather) {
                             100 * weather.short_share, weather.capacity_bytes);
 }
 
-Switch::Switch(SimLoop& loop, int hosts, std::uint64_t seed, Weather weather)
-    : loop_(loop), random_{seed}, weather_(weather) {
+Switch::Switch(SimLoop& loop, int hosts, std::uint64_t seed, Weather weather, Faults faults)
+    : loop_(loop), random_{seed}, weather_(weather), faults_(std::move(faults)) {
   for (int number = 0; number < hosts; ++number) {
     hosts_.push_back(std::make_unique<SimHost>(*this, number, random_.bits()));
+  }
+  plan_faults();
+}
+
+void Switch::plan_faults() {
+  for (const auto& [rank, millionths] : faults_.drifts) host(rank).loop().set_drift(millionths);
+  for (const Faults::Pause& pause : faults_.pauses) {
+    loop_.at(pause.from, [this, &pause] { stop(pause.rank); });
+    loop_.at(pause.until, [this, &pause] { go_on(pause.rank); });
+  }
+  for (const Faults::Partition& partition : faults_.partitions) {
+    for (int from = 0; from < size(); ++from) {
+      for (int to = 0; to < size(); ++to) {
+        if (!partition.cuts(from, to)) continue;
+        loop_.at(partition.from, [this, from, to] { cut(from, to); });
+        loop_.at(partition.until, [this, from, to] {
+          if (!is_to_be_cut(from, to)) mend(from, to);
+        });
+      }
+    }
   }
 }
 
@@ -45,9 +65,26 @@ void Switch::note(const Event& event) {
   }
 }
 
-Time Switch::draw_delay() {
+// By the faults, now.
+bool Switch::is_to_be_cut(int from, int to) const {
+  return std::ranges::any_of(faults_.partitions, [&](const Faults::Partition& each) {
+    return each.cuts(from, to) && each.from <= loop_.now() && loop_.now() < each.until;
+  });
+}
+
+Time Switch::draw_delay(int from, int to) {
   const auto span = weather_.most_delay - weather_.least_delay;
-  return weather_.least_delay + Time(random_.below(static_cast<std::uint64_t>(span.count()) + 1));
+  return weather_.least_delay + Time(random_.below(static_cast<std::uint64_t>(span.count()) + 1)) +
+         faults_.delay(from, to, loop_.now());
+}
+
+Time Switch::transfer_time(int from, int to, std::size_t bytes) const {
+  const double rate = faults_.bytes_per_second(from, to, loop_.now());
+  return std::chrono::round<Time>(std::chrono::duration<double>(static_cast<double>(bytes) / rate));
+}
+
+bool Switch::is_stopped(int host) const {
+  return hosts_[static_cast<std::size_t>(host)]->loop_.is_stopped();
 }
 
 // Every order of magnitude alike, so that long messages end some day.
@@ -104,11 +141,22 @@ void Switch::kill(int number) {
 }
 
 void Switch::vanish(int number) {
-  for (int other = 0; other < static_cast<int>(hosts_.size()); ++other) {
+  for (int other = 0; other < size(); ++other) {
     if (other == number) continue;
     cut(number, other);
     cut(other, number);
   }
+}
+
+void Switch::stop(int number) { host(number).loop().stop(); }
+
+void Switch::go_on(int number) {
+  host(number).loop().go_on();
+  for_each_wire([&](Wire& wire) {
+    for (int end : {0, 1}) {
+      if (wire.host(end) == number) wire.wake(end);
+    }
+  });
 }
 
 // Where others call: one that is destroyed, or whose host is killed, refuses.
@@ -151,7 +199,7 @@ Address SimHost::find(const std::string& name) {
   int number = -1;
   std::uint32_t port = 0;
   if (std::sscanf(name.c_str(), "host %d:%u", &number, &port) != 2 || number < 0 ||
-      number >= static_cast<int>(hub_.hosts_.size())) {
+      number >= hub_.size()) {
     throw Error(fmt::format("there is no '{}' on this switch", name));
   }
   return hub_.host(number).address(port);
@@ -165,7 +213,7 @@ std::unique_ptr<Listener> SimHost::listen(const Address&, std::uint32_t port) {
 
 Task<Host::Answer> SimHost::call(Address to) {
   SimHost& other = hub_.host(to.ip[kHostByte]);
-  co_await sleep_until(loop(), loop().now() + hub_.draw_delay());
+  co_await sleep_until(loop(), loop().now() + hub_.draw_delay(number_, other.number_));
   while (hub_.is_cut_between(number_, other.number_)) {
     co_await sleep_until(loop(), loop().now() + kCallAgain);
   }
@@ -179,8 +227,23 @@ Task<Host::Answer> SimHost::call(Address to) {
     answer.link = std::make_unique<SimLink>(wire, 0);
     door->second->come({std::make_unique<SimLink>(wire, 1), address(last_port_)});
   }
-  co_await sleep_until(loop(), loop().now() + hub_.draw_delay());
+  co_await sleep_until(loop(), loop().now() + hub_.draw_delay(other.number_, number_));
   co_return std::move(answer);
+}
+
+Task<> SimHost::told_to_leave() {
+  while (!is_to_leave_) co_await leave_.rung();
+}
+
+void SimHost::tell_to_leave() {
+  is_to_leave_ = true;
+  leave_.ring();
+}
+
+void SimHost::start_anew() {
+  ++life_;
+  is_to_leave_ = false;
+  loop_.start_anew();
 }
 
 void SimHost::draw(Bytes bytes) {
