@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace starling {
@@ -166,6 +168,9 @@ void Connection::begin_fragment() {
       open_ = false;
       return events_.left();
     case FrameHeader::Kind::abort:
+      if (!std::in_range<int>(header_.channel)) {
+        return fail(kPeer, "it gave up because of a rank that there is not");
+      }
       return fail(static_cast<int>(header_.channel), "another rank reported it");
     case FrameHeader::Kind::hold:
       outbox_.hold(header_.channel);

@@ -63,6 +63,15 @@ class Inbox {
     return posted_.find([&](const Receive& r) { return r.channel().id == channel; }) != nullptr;
   }
 
+  // Looks at each receive that is not complete.
+  template <class Look>
+  void each_unfinished(const Look& look) {
+    const auto pass = [&](const Receive& receive) {
+      look(receive);
+      return false;
+    };
+    for (auto* list : {&landing_, &posted_, &declined_}) list->find(pass);
+  }
   // Any receive that is not complete; nullptr if there is none.
   Receive* unfinished() {
     for (List<Receive>* list : {&landing_, &posted_, &declined_}) {

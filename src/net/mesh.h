@@ -45,9 +45,25 @@ class Mesh : public Comm {
   // It fails on account of that rank, whom it needed and who has left.
   void blame(int rank) { blamed_ = rank; }
 
+  // Where another rank listens.
+  const Address& door(int peer) const { return doors_[static_cast<std::size_t>(peer)]; }
   Link& link(int peer) { return connection(peer).link(); }
   // The ranks from which something is awaited on that channel, of which nothing has come.
   std::vector<int> awaited(std::uint32_t channel);
+  // What it waits for of all that was posted after the operation of that number, first to receive and
+  // then to send: look(the peer's rank, the operation's name, whether it sends).
+  template <class Look>
+  void each_wait(std::uint64_t posted, const Look& look) {
+    const auto look_at = [&](const Operation& each, bool sends) {
+      if (each.number() > posted) look(each.peer(), each.channel().operation, sends);
+    };
+    for (const auto& each : connections_) {
+      if (each) each->inbox().each_unfinished([&](const Receive& r) { look_at(r, false); });
+    }
+    for (const auto& each : connections_) {
+      if (each) each->outbox().each_unfinished([&](const Send& s) { look_at(s, true); });
+    }
+  }
 
  private:
   void post(Send& send) override;

@@ -44,6 +44,16 @@ class Outbox {
   // Whether another message waits behind the one that next() is of.
   bool has_more() const;
 
+  // Looks at each send that is not finished.
+  template <class Look>
+  void each_unfinished(const Look& look) const {
+    for (const auto& [channel, queue] : queues_) {
+      for (const Message& message : queue.messages) {
+        if (message.send != nullptr) look(*message.send);
+      }
+    }
+  }
+
   // Between two fragments, where another frame may be put in.
   bool between_fragments() const { return turn_ == nullptr && !torn_; }
 

@@ -74,13 +74,15 @@ TEST(Connection, BreaksAtAFrameThatMakesNoSense) {
 }
 
 TEST(Connection, BlamesNobodyWhoIsNotThere) {
-  RawPeer peer;
-  int word = 0;
-  auto receive = peer.comm().receive(1, kOne, object_bytes(word));
-  peer.say(RawPeer::header(99, 0, Kind::abort));
-  peer.until_done(receive);
-  EXPECT_TRUE(failure_of(receive).starts_with("rank 1 was lost in a test ("))
-      << failure_of(receive);
+  for (const std::uint32_t nobody : {99u, 0xba0d7f00u, ~0u}) {
+    RawPeer peer;
+    int word = 0;
+    auto receive = peer.comm().receive(1, kOne, object_bytes(word));
+    peer.say(RawPeer::header(nobody, 0, Kind::abort));
+    peer.until_done(receive);
+    EXPECT_TRUE(failure_of(receive).starts_with("rank 1 was lost in a test ("))
+        << failure_of(receive);
+  }
 }
 
 constexpr std::size_t kQuarter = Inbox::kStoredLimitBytes / 4;
