@@ -50,6 +50,8 @@ class Random {
   }
 
  private:
+  friend class State;  // which writes down where a stream is (base/state.h)
+
   static std::uint64_t mix(std::uint64_t x) {  // splitmix64
     x += 0x9e3779b97f4a7c15;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;

@@ -108,8 +108,14 @@ std::chrono::nanoseconds parse_duration(std::string_view text) {
       }
       nanoseconds *= 1000;
     }
+    for (const auto& [name, seconds] : {std::pair{"MIN", 60.0}, {"H", 3600.0}}) {
+      const double duration = quantity->number * seconds * 1e9;
+      if (quantity->unit == name && duration < 1e18) {
+        return std::chrono::nanoseconds(std::llround(duration));
+      }
+    }
   }
-  throw Error(fmt::format("'{}' is not a time", text), "write it like 200us, 5ms or 1s");
+  throw Error(fmt::format("'{}' is not a time", text), "write it like 200us, 5ms, 1s or 10min");
 }
 
 }  // namespace starling

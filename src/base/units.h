@@ -17,7 +17,7 @@ std::string format_count(double count);                          // "8,412"
 std::uint64_t parse_bytes(std::string_view text);
 // "100mbit", "10 Gbit" -> bytes per second; throws Error for anything else.
 double parse_rate(std::string_view text);
-// "200us", "1.5 ms", "2 s"; throws Error for anything else.
+// "200us", "1.5 ms", "2 s", "10 min"; throws Error for anything else.
 std::chrono::nanoseconds parse_duration(std::string_view text);
 
 }  // namespace starling

@@ -35,6 +35,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "base/state.h"
 #include "codec/codec_settings.h"
 
 namespace starling {
@@ -68,6 +69,9 @@ class Codec {
 
   // No code for so many elements is longer than this; a receiver refuses longer ones unread.
   virtual std::size_t largest_code_bytes(std::size_t elements) const = 0;
+
+  // What it has learned from its stream, and where its draws are.
+  virtual void visit_state(State) {}
 };
 
 // Where a matrix stands in a flat vector, row by row.

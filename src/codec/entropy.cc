@@ -60,6 +60,8 @@ class Entropy : public Codec {
     return 1 + inner_->largest_code_bytes(elements);
   }
 
+  void visit_state(State state) override { inner_->visit_state(state); }
+
  private:
   // Whatever length the frame claims, there is room for the largest code and no more.
   ConstBytes inflate(ConstBytes frame, std::size_t room) const {

@@ -92,6 +92,8 @@ class Hierarchical : public Codec {
            blocks_.bytes(elements, [&](std::size_t count) { return levels_.bytes(count); });
   }
 
+  void visit_state(State state) override { state("random", random_); }
+
  private:
   std::size_t units_at(std::size_t elements) const {
     return sizeof(double) + blocks_.count(elements);

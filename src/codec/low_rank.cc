@@ -46,7 +46,9 @@ class LowRank : public Codec {
 
   void encode(std::span<float> values, std::vector<std::byte>& code) override {
     code.resize(largest_code_bytes(values.size()));
-    if (warm_size_ != values.size()) forget(values.size());
+    if (warm_size_ != values.size() || warm_.size() != warm_floats(values.size())) {
+      forget(values.size());
+    }
     std::byte* to = code.data();
     float* warm = warm_.data();
     const auto put = [&](std::span<const float> floats) {
@@ -108,6 +110,12 @@ class LowRank : public Codec {
         elements, [&](std::size_t, std::size_t count) { floats += count; },
         [&](const Fold& fold, std::size_t rank) { floats += rank * (fold.rows + fold.columns); });
     return floats * sizeof(float);
+  }
+
+  void visit_state(State state) override {
+    state("random", random_);
+    state("warm_size", warm_size_);
+    state.of_any_length("warm", warm_);
   }
 
  private:
@@ -211,13 +219,17 @@ class LowRank : public Codec {
     }
   }
 
-  void forget(std::size_t elements) {
-    warm_size_ = elements;
+  std::size_t warm_floats(std::size_t elements) const {
     std::size_t floats = 0;
     each_piece(
         elements, [](std::size_t, std::size_t) {},
         [&](const Fold& fold, std::size_t rank) { floats += rank * fold.columns; });
-    warm_.resize(floats);
+    return floats;
+  }
+
+  void forget(std::size_t elements) {
+    warm_size_ = elements;
+    warm_.resize(warm_floats(elements));
     for (float& value : warm_) value = static_cast<float>(random_.normal());
   }
 

@@ -74,6 +74,8 @@ class Quantized : public Codec {
     return blocks_.bytes(elements, [&](std::size_t count) { return 2 + levels_.bytes(count); });
   }
 
+  void visit_state(State state) override { state("random", random_); }
+
  private:
   // Rounded up, unless s of them would be infinite; NaN where there is infinity or NaN.
   Bfloat step_of(std::uint32_t largest) const {

@@ -58,6 +58,8 @@ class RandomlySparse : public Codec {
     return sparse_values_bytes(elements, most(elements));
   }
 
+  void visit_state(State state) override { state("random", random_); }
+
  private:
   double wanted(std::size_t elements) const {
     return std::max(1.0, share_ * static_cast<double>(elements));

@@ -72,6 +72,8 @@ class Threshold : public Codec {
     return kHeaderBytes + (largest_gap_bits(elements, elements) + elements + 7) / 8;
   }
 
+  void visit_state(State state) override { state("threshold", threshold_); }
+
  private:
   struct Header {
     std::uint16_t threshold;

@@ -98,6 +98,16 @@ void CodedAllreduce::add_left_out(std::span<float> values) {
   std::ranges::fill(mean_residual_, 0.0f);
 }
 
+void CodedAllreduce::visit_state(State state) {
+  state("residual", residual_);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].codec) peers_[i].codec->visit_state(state.in(i));
+  }
+  if (!owners_) return;
+  state("mean_residual", mean_residual_);
+  mean_codec_->visit_state(state.in("mean"));
+}
+
 // In rotation, as all_to_all.cc has it: step s goes to the rank s places on.
 Task<> CodedAllreduce::through_owners(Channel channel, std::span<float> values) {
   const int rank = group_.rank(), size = group_.size();

@@ -54,6 +54,8 @@ class CodedAllreduce {
   // such values owes nothing any more. Without feedback there is nothing.
   void add_left_out(std::span<float> values);
 
+  void visit_state(State state);
+
  private:
   // A code that comes in, of any length up to a bound.
   struct Arrival : Lender {

@@ -28,23 +28,27 @@ Channel status_channel_of(int lead) {
 Task<> lead_mean(Group group, std::span<float> values, float share) {
   const Channel channel = channel_of(group.rank());
   auto model = group.lend<float>(values.size());
-  scale(values, share);
+  if (share > 0) scale(values, share);
   double shares = static_cast<double>(share);
+  int models = 1;
   for (int rank = 0; rank < group.size(); ++rank) {
     if (rank == group.rank() || group.is_lost(rank)) continue;
     try {
       float theirs = 0;
       co_await group.receive(rank, channel, object_bytes(theirs));
       co_await move(group, channel, Incoming{rank, model.span()});
-      subtract_scaled(values, model.span(), -theirs);
+      ++models;
+      if (theirs > 0 && !(shares > 0)) std::ranges::fill(values, 0.0f);
+      if (theirs > 0 || shares > 0) {
+        subtract_scaled(values, model.span(), -theirs);
+      } else {
+        add(values, model.span());  // as long as nobody's counts, all do
+      }
       shares += static_cast<double>(theirs);
     } catch (const PeerLost&) {
     }
   }
-  if (!(shares > 0)) {
-    throw Error("nobody is left whose model counts", "start again");
-  }
-  scale(values, static_cast<float>(1 / shares));
+  scale(values, static_cast<float>(shares > 0 ? 1 / shares : 1.0 / models));
   for (int rank = 0; rank < group.size(); ++rank) {
     if (rank == group.rank() || group.is_lost(rank)) continue;
     try {

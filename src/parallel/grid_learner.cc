@@ -214,12 +214,16 @@ class GridWorkshop final : public Workshop {
  public:
   explicit GridWorkshop(const Settings& settings) : settings_(settings) { check_network(settings); }
 
+  // Where layers were cut by what they had cost, they must be cut there again.
+  void visit_state(State state) override { state.shared()("stages", settings_.parallel.stages); }
+
   Model make_model(Session& session, const DataSets& data) override {
     const Blueprint blueprint = *find_blueprint(settings_.train, data.classes);
     const auto batch = static_cast<std::size_t>(settings_.train.batch);
     const std::vector<Range> cut = agree_on_cut(
         settings_, session, blueprint, data.train->slice({0, std::min(batch, data.train->count())}),
         mean_cross_entropy);
+    settings_.parallel.stages = as_written(cut);
     const Range layers =
         cut[static_cast<std::size_t>(place_of(settings_, session.comm().rank()).stage)];
     parts_.emplace(part_group(settings_, session.comm()), session.job().timeout);

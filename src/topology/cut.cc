@@ -67,6 +67,14 @@ std::vector<Range> cut_layers(std::span<const LayerCost> layers, int stages,
   return cut;
 }
 
+std::string as_written(const std::vector<Range>& cut) {
+  std::string text;
+  for (const Range& stage : cut) {
+    text += fmt::format("{}{}-{}", text.empty() ? "" : ",", stage.begin, stage.end - 1);
+  }
+  return text;
+}
+
 std::vector<Range> cut_as_written(const std::string& text, std::size_t layers) {
   const auto refuse = [&](const std::string& why) {
     throw Error(fmt::format("stages = '{}': {}", text, why),

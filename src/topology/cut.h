@@ -41,8 +41,9 @@ double stage_seconds(std::span<const LayerCost> layers, Range stage, const Stage
 // layers.
 std::vector<Range> cut_layers(std::span<const LayerCost> layers, int stages, const StageLink& link);
 
-// As somebody has written it: "0-3,4-7" is two stages of four layers. Throws Error if that is not
-// all layers, each once and in order.
+// As somebody has written it: "0-3,4-7" is two stages of four layers. Reading throws Error if that is
+// not all layers, each once and in order.
+std::string as_written(const std::vector<Range>& cut);
 std::vector<Range> cut_as_written(const std::string& text, std::size_t layers);
 
 }  // namespace starling

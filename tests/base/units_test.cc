@@ -130,9 +130,10 @@ TEST(ParseDuration, ReadsTimesWithTheirUnit) {
   EXPECT_EQ(parse_duration("1.5 ms"), 1500us);
   EXPECT_EQ(parse_duration("2S"), 2s);
   EXPECT_EQ(parse_duration("0ns"), 0ns);
-  for (const char* text : {"", "5", "-1ms", "5 min", "1e10s", "infs"}) {
+  EXPECT_EQ(parse_duration("5 min"), 5min);
+  for (const char* text : {"", "5", "-1ms", "5 mine", "1e10s", "infs"}) {
     EXPECT_EQ(error_of([&] { parse_duration(text); }),
-              "'" + std::string(text) + "' is not a time; write it like 200us, 5ms or 1s");
+              "'" + std::string(text) + "' is not a time; write it like 200us, 5ms, 1s or 10min");
   }
 }
 

@@ -106,12 +106,26 @@ TEST(MeanOfSurvivors, AShareOfNothingCountsForNothing) {
   for (const auto& each : flock.values) EXPECT_EQ(each, flock.before[1]);
 }
 
-TEST(MeanOfSurvivors, SaysSoWhenNobodyCounts) {
-  Flock flock(1, 17);
-  flock.shares = {0};
-  const auto errors = flock.run(1);
-  ASSERT_TRUE(errors[0]);
-  EXPECT_THROW(std::rethrow_exception(errors[0]), Error);
+TEST(MeanOfSurvivors, AllCountWhenNobodyDoes) {
+  for (int size : {1, 2, 5}) {
+    Flock flock(size, 17);
+    flock.shares.assign(flock.shares.size(), 0);
+    for (const auto& error : flock.run(size)) EXPECT_FALSE(error);
+    flock.shares.assign(flock.shares.size(), 1);
+    EXPECT_LT(difference(flock.values[0], flock.mean_of(first(flock.values.size()))), 1e-6);
+    for (const auto& each : flock.values) EXPECT_EQ(each, flock.values[0]);
+  }
+}
+
+TEST(MeanOfSurvivors, AllCountWhenThoseAreLostWhoDid) {
+  Flock flock(4, 17, {{1e9, 10us}, {}});
+  flock.shares = {1, 1, 0, 0};
+  for (const int lost : {0, 1}) flock.cluster.crash(lost, 1ms);
+  flock.cluster.run([](Comm& comm) { return sleep_until(comm.loop(), 2ms); });
+  for (const auto& error : flock.run(4)) EXPECT_FALSE(error);
+  flock.shares = {0, 0, 1, 1};
+  EXPECT_LT(difference(flock.values[2], flock.mean_of({2, 3})), 1e-6);
+  EXPECT_EQ(flock.values[3], flock.values[2]);
 }
 
 TEST(MeanOfSurvivors, DoesWithoutThoseWhoWereLostBefore) {

@@ -1,0 +1,148 @@
+#include "report/checkpoint_shelf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/whole_file.h"
+
+namespace starling {
+
+namespace {
+
+std::uint64_t number_of(const std::filesystem::path& manifest) {
+  try {
+    return read_manifest(manifest).number;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+}  // namespace
+
+CheckpointShelf::CheckpointShelf(Options options)
+    : options_(std::move(options)),
+      left_(options_.ranks.begin(), options_.ranks.end()),
+      last_(options_.resumed) {
+  std::error_code ignored;
+  for (const std::filesystem::path& manifest : manifests_in(options_.folder)) {
+    if (number_of(manifest) > last_) std::filesystem::remove(manifest, ignored);
+  }
+  clear_up();
+  if (options_.machines > 1) return;  // another one may be writing
+  for (const auto& entry : std::filesystem::directory_iterator(options_.folder, ignored)) {
+    if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
+  }
+}
+
+std::string CheckpointShelf::take(const nlohmann::json& event) {
+  const auto refused = [&](const std::string& why) {
+    if (std::exchange(failed_, true)) return std::string();
+    return fmt::format(
+        "note: there is no checkpoint of step {}: {}; the training goes on, and those before are "
+        "kept",
+        event.value("step", 0), why);
+  };
+  try {
+    if (event.contains("error")) return refused(event["error"].get<std::string>());
+    const StateFile file = state_file_in(event);
+    if (options_.in_step) {
+      auto& files = at_step_[file.step];
+      files[file.rank] = file;
+      // Where workers come and go, whoever writes says how many there are.
+      if (options_.machines == 1) options_.workers = event.value("workers", options_.workers);
+      if (files.size() == expected()) complete(file.step, files);
+    } else {
+      newest_[file.rank] = file;
+      is_new_.insert(file.rank);
+      complete_if_all_are_new();
+    }
+  } catch (const std::exception& error) {
+    return refused(error.what());
+  }
+  return "";
+}
+
+std::size_t CheckpointShelf::expected() const {
+  return options_.machines == 1 ? static_cast<std::size_t>(options_.workers + options_.servers)
+                                : options_.ranks.size();
+}
+
+void CheckpointShelf::leave(int rank) {
+  if (options_.in_step) return;
+  left_.erase(rank);
+}
+
+void CheckpointShelf::complete_if_all_are_new() {
+  if (!std::ranges::includes(is_new_, left_)) return;
+  std::map<int, StateFile> files;
+  for (const int rank : left_) files[rank] = newest_[rank];
+  complete(last_ + 1, files);
+  is_new_.clear();
+}
+
+void CheckpointShelf::complete(std::uint64_t number, const std::map<int, StateFile>& files) {
+  Manifest manifest{number, options_.workers, options_.servers, {}};
+  for (const auto& [rank, file] : files) manifest.files.push_back(file);
+  write_whole_file(options_.folder / manifest_name(number, options_.machine, options_.machines),
+                   as_text(manifest));
+  last_ = number;
+  begun_ = true;
+  failed_ = false;
+  std::erase_if(at_step_, [&](const auto& each) { return each.first <= number; });
+  clear_up();
+}
+
+// What a rank has written and not told of yet is newer than all that it has told of.
+bool CheckpointShelf::may_go(const StateFile& file) const {
+  const bool ours = options_.machines == 1 || std::ranges::count(options_.ranks, file.rank) > 0;
+  if (!ours) return false;
+  if (!begun_) return true;
+  if (options_.in_step) return file.step <= last_;
+  const auto told = newest_.find(file.rank);
+  return told != newest_.end() && file.step <= told->second.step;
+}
+
+// Files of ours that no manifest which stays names, and that none will.
+void CheckpointShelf::clear_up() {
+  std::error_code ignored;
+  std::set<std::string> needed;
+  for (const auto& [step, files] : at_step_) {
+    for (const auto& [rank, file] : files) needed.insert(file.name);
+  }
+  for (const auto& [rank, file] : newest_) needed.insert(file.name);
+  int kept = 0;
+  for (const std::filesystem::path& path : manifests_in(options_.folder)) {
+    const std::string suffix = manifest_name(0, options_.machine, options_.machines).substr(10);
+    if (!path.filename().string().ends_with(suffix)) continue;
+    if (++kept > options_.keep) {
+      std::filesystem::remove(path, ignored);
+    } else {
+      for (const StateFile& file : read_manifest(path).files) needed.insert(file.name);
+    }
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(options_.folder, ignored)) {
+    const auto file = state_file_named(entry.path().filename().string());
+    if (file && !needed.contains(file->name) && may_go(*file)) {
+      std::filesystem::remove(entry.path(), ignored);
+    }
+  }
+}
+
+std::optional<std::filesystem::path> newest_checkpoint(
+    const std::filesystem::path& folder, const std::function<void(const std::string&)>& say) {
+  for (const std::filesystem::path& path : manifests_in(folder)) {
+    try {
+      const Manifest manifest = read_manifest(path);
+      for (const StateFile& file : manifest.files) read_state_file(folder, file);
+      return path;
+    } catch (const std::exception& error) {
+      say(fmt::format("note: passing over a checkpoint that is not whole: {}", error.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace starling
