@@ -32,7 +32,10 @@ class ServerWorker {
     std::vector<float> weights(elements, 0.0f);
     const std::vector<float> gradient(elements, kGradient);
     const int servers = server_count(settings_);
-    ServerClient client(serving_group(settings_, comm()), {first_server(settings_), servers, false},
+    ServerClient client(serving_group(settings_, comm()),
+                        {.first_server = first_server(settings_),
+                         .servers = servers,
+                         .replicas = settings_.server.replicas},
                         cut_into_keys(elements, servers, {}, kLargestBlockElements));
     Lanes lanes(client.keys());
     run(begin(client, weights));
@@ -121,11 +124,12 @@ class ServerWorker {
 
 }  // namespace
 
-Settings server_bench_settings(int workers, int servers) {
+Settings server_bench_settings(int workers, int servers, int replicas) {
   Settings settings;
   settings.strategy = StrategyKind::server;
   settings.workers = workers;
   settings.server.servers = servers;
+  settings.server.replicas = replicas;
   settings.server.gate.kind = GateSettings::Kind::async;
   settings.optimizer.lr = static_cast<double>(kBenchRate);
   settings.optimizer.momentum = 0;

@@ -9,7 +9,7 @@
 namespace starling {
 
 // What its workers and servers run by.
-Settings server_bench_settings(int workers, int servers);
+Settings server_bench_settings(int workers, int servers, int replicas);
 
 // Joins the job, whose settings are those, pushes a gradient of that size and pulls the weights as
 // often as it can, checks them, and reports a "bench" event.

@@ -67,6 +67,7 @@ class Operation : public Waiter {
   int peer() const { return peer_; }
   const Channel& channel() const { return channel_; }
   bool done() const { return done_; }
+  std::uint64_t number() const { return number_; }
 
   bool await_ready() const noexcept { return done_; }
   void await_suspend(std::coroutine_handle<> awaiter) noexcept { coroutine = awaiter; }
@@ -83,6 +84,7 @@ class Operation : public Waiter {
   int peer_;
   Channel channel_;
   bool done_ = false;
+  std::uint64_t number_ = 0;  // in the order in which they were posted
   std::exception_ptr error_;
   Time begun_{0};  // for the timeline: since when its bytes have been on their way
 };
@@ -159,11 +161,16 @@ class Comm {
   int size() const { return size_; }
   Loop& loop() { return loop_; }
   const Ledger& ledger() const { return ledger_; }
+  // Counts on from what was sent and received before there was this Comm.
+  void go_on_from(const Ledger& books) { ledger_.add_former(books); }
   Timeline& timeline() { return timeline_; }
   // Records on the timeline for as long as what it returns is kept.
   [[nodiscard]] Timeline::Scope record(Timeline::Kind kind, const char* name) {
     return Timeline::Scope(timeline_, loop_, kind, name);
   }
+
+  // How many operations were posted so far; later ones have higher numbers.
+  std::uint64_t posted() const { return posted_; }
 
   // Whether all ranks share a machine, so that a message costs more than its bytes. All ranks say the
   // same.
@@ -200,6 +207,8 @@ class Comm {
     return static_cast<int>(
         std::ranges::count_if(gone_, [this](const auto& peer) { return is_lost(peer.first); }));
   }
+  // Those who have left in good order among them.
+  int gone_count() const { return static_cast<int>(gone_.size()); }
   // Rings whenever another rank was lost.
   Bell& losses() { return losses_; }
   // Throws CutOff if this rank must not speak for the others.
@@ -279,6 +288,7 @@ class Comm {
   }
 
   void begin(Send& send) {
+    send.number_ = ++posted_;
     if (timeline_.on()) send.begun_ = loop_.now();
     if (send.peer() != rank_) return post(send);
     if (auto error = lost_cause(send)) return finish(send, error);
@@ -286,6 +296,7 @@ class Comm {
     pass_to_self(send.channel().id);
   }
   void begin(Receive& receive) {
+    receive.number_ = ++posted_;
     if (receive.peer() != rank_) return post(receive);
     if (auto error = lost_cause(receive)) return finish(receive, error);
     own_receives_.push_back(receive);
@@ -317,6 +328,7 @@ class Comm {
   int rank_;
   int size_;
   bool on_one_host_ = false;
+  std::uint64_t posted_ = 0;
   Ledger ledger_;
   Timeline timeline_;
   ScratchPool scratch_;

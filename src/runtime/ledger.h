@@ -10,9 +10,16 @@
 
 namespace starling {
 
-enum class Purpose : std::uint8_t { control, weights, gradients, evaluation, activations };
-inline constexpr std::array<std::string_view, 5> kPurposeNames = {"control", "weights", "gradients",
-                                                                  "evaluation", "activations"};
+enum class Purpose : std::uint8_t {
+  control,
+  weights,
+  gradients,
+  evaluation,
+  activations,
+  replication
+};
+inline constexpr std::array<std::string_view, 6> kPurposeNames = {
+    "control", "weights", "gradients", "evaluation", "activations", "replication"};
 
 enum class Direction : std::uint8_t { sent, received };
 
@@ -30,8 +37,17 @@ struct ByteCount {
 
 class Ledger {
  public:
+  static constexpr int kFormerPeers = -1;
+
   void add(int peer, Direction direction, Purpose purpose, ByteCount bytes) {
     counts_[peer][place(direction, purpose)] += bytes;
+  }
+
+  // All of another ledger, in which peers were others.
+  void add_former(const Ledger& former) {
+    for (const auto& [peer, counts] : former.counts_) {
+      for (std::size_t i = 0; i < counts.size(); ++i) counts_[kFormerPeers][i] += counts[i];
+    }
   }
 
   ByteCount count(int peer, Direction direction, Purpose purpose) const {

@@ -10,7 +10,7 @@ namespace starling {
 class Loop : public Clock {
  public:
   // Puts a waiter whose wait is over behind those that are ready already.
-  void ready(Waiter& waiter) { ready_.push_back(waiter); }
+  virtual void ready(Waiter& waiter) { ready_.push_back(waiter); }
 
   // Drives the world until the task is done, and returns its result or throws its error.
   void run(Task<> task) {
@@ -51,19 +51,19 @@ class Loop : public Clock {
   virtual void wait_for_event() = 0;
   // Handles what has happened already; false if nothing has.
   virtual bool take_events() = 0;
-
- private:
-  template <class T>
-  static Task<> store(Task<T> task, std::optional<T>& result) {
-    result.emplace(co_await task);
-  }
-
+  // The first of those that are ready; false if there is none.
   bool resume_ready() {
     Waiter* waiter = ready_.front();
     if (waiter == nullptr) return false;
     waiter->unlink();
     waiter->coroutine.resume();
     return true;
+  }
+
+ private:
+  template <class T>
+  static Task<> store(Task<T> task, std::optional<T>& result) {
+    result.emplace(co_await task);
   }
 
   List<Waiter> ready_;

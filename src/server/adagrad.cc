@@ -32,6 +32,7 @@ class Adagrad : public Optimizer {
   }
 
   std::unique_ptr<Optimizer> copy() const override { return std::make_unique<Adagrad>(*this); }
+  void visit_state(State state) override { state("squares", squares_); }
 
  private:
   double lr_;

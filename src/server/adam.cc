@@ -51,6 +51,11 @@ class Adam : public Optimizer {
   }
 
   std::unique_ptr<Optimizer> copy() const override { return std::make_unique<Adam>(*this); }
+  void visit_state(State state) override {
+    state("means", means_);
+    state("squares", squares_);
+    state.in("single")("steps", steps_);
+  }
 
  private:
   double lr_, beta1_, beta2_, decay_;

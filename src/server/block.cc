@@ -96,15 +96,19 @@ Task<> Block::admit(int worker) {
 Task<std::span<const float>> Block::read(int worker, std::span<float> room) {
   co_await admit(worker);
   Worker& reader = of(worker);
-  if (keep_reads_) {
-    std::ranges::copy(weights_, reader.read.begin());
-    arrivals_.ring();  // it may have been what it read before that held an update back
-  }
+  keep_read(worker);
   if (!copy_reads_) co_return weights_;
   const bool is_there = reader.copy == room.data() && reader.copy_version == version_;
   if (!is_there) std::ranges::copy(weights_, room.begin());
   reader.copy = nullptr;
   co_return room;
+}
+
+void Block::keep_read(int worker) {
+  if (!keep_reads_) return;
+  std::ranges::copy(weights_, of(worker).read.begin());
+  if (witness_ != nullptr) witness_->was_read(worker);
+  arrivals_.ring();  // it may have been what it read before that held an update back
 }
 
 Task<> Block::read_difference(int worker, std::span<float> room) {
@@ -113,7 +117,8 @@ Task<> Block::read_difference(int worker, std::span<float> room) {
   reader.copy = nullptr;
   std::ranges::copy(weights_, room.begin());
   subtract_scaled(room, reader.read, 1);
-  arrivals_.ring();  // as in read()
+  if (witness_ != nullptr) witness_->was_read(worker);
+  arrivals_.ring();  // as in keep_read()
 }
 
 void Block::leave(int worker) {
@@ -127,6 +132,27 @@ void Block::forget(int worker) {
       std::erase_if(waiting_, [worker](const Push& push) { return push.worker == worker; });
   of(worker).copy = nullptr;
   arrivals_.ring();
+}
+
+void Block::visit_state(State state) {
+  state.shared()("weights", weights_);
+  optimizer_->visit_state(state.shared().in("optimizer"));
+  state("version", version_);
+  std::vector<std::uint64_t> clocks;
+  for (int worker = 0; worker < workers(); ++worker) {
+    clocks.push_back(clock(worker) - (is_waiting(worker) ? 1 : 0));
+  }
+  state("clocks", clocks);
+  std::vector<std::uint8_t> computing;
+  for (const Worker& worker : workers_) computing.push_back(worker.computing ? 1 : 0);
+  state("computing", computing);
+  for (int worker = 0; worker < workers(); ++worker) {
+    if (keep_reads_) state.in("read")(std::to_string(worker), of(worker).read);
+    if (!state.restores()) continue;
+    of(worker).clock = clocks[static_cast<std::size_t>(worker)];
+    of(worker).computing = computing[static_cast<std::size_t>(worker)] != 0;
+  }
+  if (state.restores()) have_weights();
 }
 
 Task<> Block::keep_up() {
@@ -162,6 +188,7 @@ void Block::apply_chosen() {
     if (push.worker != merged_.front().worker) add(mean, push.gradient);
   }
   if (merged_.size() > 1) scale(mean, 1.0f / static_cast<float>(merged_.size()));
+  if (witness_ != nullptr) witness_->will_update({merged_, mean, lr_factor});
   ++version_;
   if (copy_reads_ && merged_.size() == 1) {  // the pusher will want to read
     optimizer_->update(weights_, mean, lr_factor, mean);
@@ -172,6 +199,22 @@ void Block::apply_chosen() {
   }
   ++report_.updates;
   if (follower_) follower_(*this, merged_);
+}
+
+void Block::replay(const Update& update) {
+  for (const Push& push : update.pushes) {
+    report_.staleness.add(version_ - push.version);
+    of(push.worker).clock = push.clock + 1;
+    of(push.worker).computing = false;
+  }
+  ++version_;
+  optimizer_->update(weights_, update.gradient, update.lr_factor);
+  ++report_.updates;
+}
+
+void Block::replay_read(int worker) {
+  of(worker).computing = of(worker).active;
+  if (keep_reads_) std::ranges::copy(weights_, of(worker).read.begin());
 }
 
 void Block::drop_late() {

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/state.h"
 #include "runtime/bell.h"
 #include "server/gate.h"
 #include "server/optimizer.h"
@@ -39,6 +40,22 @@ class Block {
   };
   // Sees every update: the pushes it was made of, in the order in which they were added up.
   using Follower = std::function<void(const Block&, std::span<const Push> pushes)>;
+
+  // What was done to a block: whoever does the same to a copy of it has the same, to the bit.
+  struct Update {
+    std::span<const Push> pushes;
+    std::span<const float> gradient;  // their mean, corrected for staleness
+    double lr_factor;
+  };
+  // Sees all that happens to a block, before it does.
+  class Witness {
+   public:
+    virtual void will_update(const Update& update) = 0;
+    virtual void was_read(int worker) = 0;
+
+   protected:
+    ~Witness() = default;
+  };
 
   Block(Loop& loop, const Options& options, const Gate& gate, ServerReport& report);
 
@@ -91,6 +108,15 @@ class Block {
 
   void follow(Follower follower) { follower_ = std::move(follower); }
 
+  // Of a copy that follows another: does what the other's witness has seen. The pushes' own
+  // gradients are not looked at.
+  void replay(const Update& update);
+  void replay_read(int worker);
+  void set_witness(Witness& witness) { witness_ = &witness; }
+  // As it is without the gradients that still wait. Weights and optimizer are good for any number of
+  // workers; the clocks of these are not.
+  void visit_state(State state);
+
  private:
   struct Worker {
     bool active = true;
@@ -104,6 +130,7 @@ class Block {
   Worker& of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
   const Worker& of(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
   Task<> admit(int worker);  // to read, when the gate allows
+  void keep_read(int worker);
   void settle();
   void apply_chosen();
   void drop_late();
@@ -127,6 +154,7 @@ class Block {
   Bell arrivals_;
   Bell changed_;
   Follower follower_;
+  Witness* witness_ = nullptr;
 };
 
 }  // namespace starling

@@ -2,32 +2,83 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace starling {
 
 Clerk::Clerk(Loop& loop, const Options& options, int workers)
     : options_(options), workers_(static_cast<std::size_t>(workers)), changed_(loop) {}
 
-Task<std::uint64_t> Clerk::next(int worker) {
-  Worker& asking = workers_[static_cast<std::size_t>(worker)];
-  const auto own = static_cast<std::uint64_t>(worker);
-  std::uint64_t unit = asking.last == kNoMore ? own : asking.last + workers_.size();
-  if (options_.mode == Mode::whoever_is_free) {
-    unit = free_unit();
-  } else if (options_.mode == Mode::own_share) {
-    if (asking.last != kNoMore) unit = own_after(asking.last, own);
-  } else if (options_.mode == Mode::until_share) {
-    if (asking.last != kNoMore && epoch_of(asking.last) == epoch_) ++epoch_done_;
-    asking.waits = epoch_of(unit) > epoch_;
-    end_epoch_if_over();
-    while (asking.waits && !stopped_) co_await changed_.rung();
-    asking.waits = false;
-    if (epoch_of(unit) < epoch_) {  // it ended without us
-      unit = epoch_ * plan_.units_per_epoch + own;
-    }
+void Clerk::visit_state(State state) {
+  std::vector<std::uint64_t> last;
+  for (const Worker& worker : workers_) last.push_back(worker.last);
+  state("last", last);
+  state("free", free_);
+  state("epoch", epoch_);
+  state("epoch_done", epoch_done_);
+  if (!state.restores_all()) return;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i].last = last[i];
+    workers_[i].again = last[i] != kNoMore;
   }
+}
+
+void Clerk::visit_copy(State state) {
+  state("free", free_);
+  state("epoch", epoch_);
+  state("epoch_done", epoch_done_);
+  state("stopped", stopped_);
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const State part = state.in(i);
+    Worker& worker = workers_[i];
+    part("active", worker.active);
+    part("asks", worker.asks);
+    part("waits", worker.waits);
+    part("again", worker.again);
+    part("last", worker.last);
+    part("told", worker.told);
+    part("last_told", worker.last_told);
+  }
+}
+
+Task<std::uint64_t> Clerk::next(int worker) {
+  ask(worker);
+  while (has_to_wait(worker)) co_await changed_.rung();
+  co_return tell(worker);
+}
+
+void Clerk::ask(int worker) {
+  Worker& asking = of(worker);
+  const bool new_to_us = !std::exchange(asking.asks, true) && !asking.again;
+  if (!new_to_us || options_.mode != Mode::until_share) return;
+  if (asking.last != kNoMore && epoch_of(asking.last) == epoch_) ++epoch_done_;
+  asking.waits = epoch_of(own_next(worker)) > epoch_;
+  end_epoch_if_over();
+}
+
+std::uint64_t Clerk::tell(int worker) {
+  Worker& asking = of(worker);
+  const std::uint64_t unit =
+      std::exchange(asking.again, false) ? asking.last : unit_after_last(worker);
+  asking.asks = asking.waits = false;
   asking.last = unit;
-  co_return stopped_ || unit >= plan_.units ? kNoMore : unit;
+  ++asking.told;
+  asking.last_told = stopped_ || unit >= plan_.units ? kNoMore : unit;
+  return asking.last_told;
+}
+
+std::uint64_t Clerk::unit_after_last(int worker) {
+  if (options_.mode == Mode::whoever_is_free) return free_unit();
+  const auto own = static_cast<std::uint64_t>(worker);
+  const std::uint64_t last = of(worker).last, next = own_next(worker);
+  if (options_.mode == Mode::own_share) return last == kNoMore ? next : own_after(last, own);
+  // The epoch may have ended without us.
+  return epoch_of(next) < epoch_ ? epoch_ * plan_.units_per_epoch + own : next;
+}
+
+std::uint64_t Clerk::own_next(int worker) const {
+  const std::uint64_t last = of(worker).last;
+  return last == kNoMore ? static_cast<std::uint64_t>(worker) : last + workers_.size();
 }
 
 // Of an epoch.
@@ -65,8 +116,8 @@ void Clerk::stop() {
 }
 
 void Clerk::leave(int worker) {
-  workers_[static_cast<std::size_t>(worker)].active = false;
-  workers_[static_cast<std::size_t>(worker)].waits = false;
+  of(worker).active = false;
+  of(worker).waits = false;
   if (options_.mode == Mode::until_share) end_epoch_if_over();
 }
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/state.h"
 #include "runtime/bell.h"
 
 namespace starling {
@@ -38,17 +39,39 @@ class Clerk {
   void plan(const WorkPlan& plan) { plan_ = plan; }
   // The worker's next unit, or kNoMore. Asking says that the one before is done.
   Task<std::uint64_t> next(int worker);
+  // The same, step by step: it asks, which counts once however often it is said; when it has to
+  // wait no longer it is told. A copy of the clerk that sees these steps knows as much.
+  void ask(int worker);
+  bool has_to_wait(int worker) const { return of(worker).waits && !stopped_; }
+  Bell& changed() { return changed_; }
+  std::uint64_t tell(int worker);
+  // How many it has been told, and the last of them.
+  std::uint64_t told(int worker) const { return of(worker).told; }
+  std::uint64_t last_told(int worker) const { return of(worker).last_told; }
   // No more work for anybody.
   void stop();
   // The worker will ask no more.
   void leave(int worker);
+  // What a worker has last been told to do it is told once more by who goes on from here.
+  void visit_state(State state);
+  // For a copy, which is to be the same in everything.
+  void visit_copy(State state);
 
  private:
   struct Worker {
     bool active = true;
+    bool asks = false;
     bool waits = false;  // has done its share of this epoch
+    bool again = false;  // has not done what it was told last
     std::uint64_t last = kNoMore;
+    std::uint64_t told = 0;
+    std::uint64_t last_told = kNoMore;
   };
+
+  Worker& of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
+  const Worker& of(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
+  std::uint64_t own_next(int worker) const;
+  std::uint64_t unit_after_last(int worker);
 
   std::uint64_t epoch_of(std::uint64_t unit) const { return unit / plan_.units_per_epoch; }
   std::uint64_t enough_units() const;

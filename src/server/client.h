@@ -6,12 +6,19 @@
 //   client.adopt(key, co_await client.pull(key, weights));
 //
 // Operations on different keys run side by side; those on one key in the order they were begun.
+//
+// Where shards are replicated (server/chain.h), an operation that a server has not answered when it
+// is lost goes to the next in its chain, and whoever waits for it notices nothing.
 #pragma once
 
+#include <deque>
+#include <list>
 #include <optional>
 #include <vector>
 
 #include "runtime/group.h"
+#include "runtime/running.h"
+#include "server/chain.h"
 #include "server/clerk.h"
 #include "server/coding.h"
 #include "server/factors.h"
@@ -28,6 +35,9 @@ class ServerClient {
     int servers = 1;
     bool wants_eager = false;
     ServerCodec codec = {};
+    int replicas = 1;
+    int needed_workers = 0;  // so many of the group's first must all be there to the end
+    int newcomer = -1;       // as Chain has it
   };
 
   ServerClient(Group group, const Options& options, std::vector<Key> keys);
@@ -37,8 +47,8 @@ class ServerClient {
   Task<> hello(WorkPlan plan);
   Task<> put(std::size_t key, std::span<const float> weights);
 
-  // A finished push means that the gradient's memory may be reused. `clock` counts the pushes of
-  // the key.
+  // A finished push means that the gradient's memory may be reused: where shards are replicated, a
+  // copy is kept until it is safe. `clock` counts the pushes of the key.
   Task<> push(std::size_t key, std::span<const float> gradient, std::uint64_t clock);
   // The same gradient as two factors; the block begins at `offset` in their product.
   Task<> push(std::size_t key, const Factors& factors, std::size_t offset, std::uint64_t clock);
@@ -64,6 +74,10 @@ class ServerClient {
   // long as others push, something comes in from every server at least once a second.
   Task<ServerReport> done();
   Task<> bye();
+
+  // Lets the servers keep their state, and returns when they have copied it.
+  Task<> save(std::uint64_t step);
+  void visit_state(State state);
 
  private:
   // What codes have left out, or told, of a key; server/coding.h says what for.
@@ -93,23 +107,79 @@ class ServerClient {
     std::vector<std::vector<std::byte>>& spare_;
   };
 
+  // A push that nobody waits for, until it is safe.
+  struct Unsafe {
+    explicit Unsafe(std::vector<std::vector<std::byte>>& spare) : values(spare), errors(spare) {}
+    KeyRequest request;
+    Code values, errors;
+    std::optional<Running> running;
+  };
+  // The operations on a key that are under way, in their order; so many of them have been sent to
+  // the server at that position of the chain.
+  struct Line {
+    std::deque<std::uint64_t> numbers;
+    std::size_t sent = 0;
+    int position = 0;
+  };
+  class Place;
+
   // What goes on the wire for a gradient: itself, or its code.
   ConstBytes written(std::size_t key, std::span<const float> gradient, Code& code);
-  // The answer to a pull, and what it says.
-  Receive answer(std::size_t key, WeightsHeader& header, std::span<float> into, Code& code) const;
-  void take_in(std::size_t key, const Code& code, std::span<float> into);
+  // Asks the server that has the key. Where shards are replicated: if it is lost, the next one, and
+  // so on.
+  Task<WeightsHeader> ask(std::size_t key, KeyRequest request, ConstBytes values,
+                          std::span<float> into, ConstBytes errors = {});
+  Task<WeightsHeader> ask_until_answered(std::size_t key, KeyRequest request, ConstBytes values,
+                                         std::span<float> into, ConstBytes errors);
+  Task<WeightsHeader> ask_once(std::size_t key, KeyRequest request, ConstBytes values,
+                               std::span<float> into, ConstBytes errors, Place* place);
+  // Where to and what for.
+  Task<> send(std::size_t key, KeyRequest request, ConstBytes values, ConstBytes errors = {});
+  // The answer to it, and what it says.
+  Receive answer(std::size_t key, const KeyRequest& request, WeightsHeader& header,
+                 std::span<float> into, Code& code) const;
+  void take_in(std::size_t key, const KeyRequest& request, const Code& code, std::span<float> into);
+  Task<> push_safely(std::size_t key, KeyRequest request, ConstBytes values, ConstBytes errors);
+  Task<> deliver(std::size_t key, Unsafe& push);
+  void forget_safe_pushes();
 
   KeyRequest request(std::size_t key, std::uint32_t flags, std::uint64_t clock = 0) const;
-  int server_of(std::size_t key) const { return options_.first_server + keys_[key].server; }
-  Task<> tell_all(ControlRequest::Kind kind);
+  int shard_of(std::size_t key) const { return keys_[key].server; }
+  int server_of(std::size_t key) const { return head_of(shard_of(key)); }
+  int head_of(int shard) const { return chain_.rank_at(shard, position_of(shard)); }
+  Channel reply_channel_of(int shard) const {
+    return reply_channel_at(chain_.distance(shard, head_of(shard)));
+  }
+  int position_of(int shard) const { return positions_[static_cast<std::size_t>(shard)]; }
+
+  // Whether that is the loss of a shard's head, for whom there is another.
+  bool has_a_successor(int shard, const PeerLost& lost) const;
+  Task<> until_moved_on(int shard, int position);
+  Task<> watch_heads();
+  void move_on(int shard);
+  Task<> say(int shard, int position, ControlRequest::Kind kind, std::uint64_t step = 0);
+  Task<> introduce(int shard, int position);
 
   Group group_;
   Options options_;
+  Chain chain_;
   std::vector<Key> keys_;
   std::vector<WeightsHeader> held_;
   std::vector<Coding> codings_;  // of each key, if there is a codec
   std::vector<std::vector<std::byte>> spare_;
   double rate_ = 1;
+
+  // Where shards are replicated:
+  std::vector<int> positions_;  // of each shard's head in its chain
+  WorkPlan plan_;
+  bool is_done_ = false;
+  std::vector<Line> lines_;  // of each key
+  std::uint64_t next_number_ = 0;
+  Bell changed_;
+  std::exception_ptr failure_;
+  std::list<Unsafe> unsafe_;
+  std::list<Running> saying_;
+  std::optional<Running> watching_;
 };
 
 }  // namespace starling

@@ -13,11 +13,21 @@
 //               dropped. Unlike a pull it does not say that the worker computes on what there is.
 //      eager    on a channel of its own: fresh weights that nobody asked for, for those who said
 //               in their hello that they want them.
-//   D. work     on server 0's control channel: what to do next. stop: nothing more, for anybody.
+//   D. work     on server 0's own channels for it: what to do next. Whoever wishes so says with it:
+//               nothing more, for anybody.
+//      save     keep your state, as of this step. Answered when it has been copied.
 //   E. done     no more pushes. Answered with the server's report when everybody is done, so that
 //               whoever pulls after it gets the final weights. Until then, whenever others have been
 //               heard of, with the report so far: who waits must know that they are still at work.
 //   F. bye      no more requests at all.
+//
+// Where a shard is on several servers (server/chain.h), a worker talks to the first of them that is
+// left. When that one is lost:
+//   G. hello    goes to the next in the chain, and so does again, in its order, all that the worker
+//               has had no answer to; every request that changes something asks for one (settle).
+//               The clock of a push tells whether it is in the shard already, and the count of
+//               answers whether a unit of work was handed out in vain.
+// bye goes to every server of the chain. What these say to each other is in server/journal.h.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +39,25 @@
 namespace starling {
 
 struct ControlRequest {
-  enum class Kind : std::uint32_t { hello, work, stop, done, bye };
+  enum class Kind : std::uint32_t { hello, done, bye, save };
   Kind kind = Kind::hello;
   std::uint32_t wants_eager = 0;
   std::uint64_t units = 0;
   std::uint64_t units_per_epoch = 1;
+  std::uint64_t step = 0;  // save: that the worker has done
 };
 
 struct KeyInfo {
   std::uint64_t key = 0;
   std::uint64_t elements = 0;
+  std::uint64_t begin = 0;  // in the model
   bool operator==(const KeyInfo&) const = default;
+};
+
+struct WorkRequest {
+  std::uint32_t asks = 0;
+  std::uint32_t stop = 0;
+  std::uint64_t answers = 0;  // that the worker has had so far
 };
 
 struct WorkReply {
@@ -75,10 +93,26 @@ inline constexpr std::uint64_t kMaxBlockElements = 1 << 28;
 inline constexpr std::size_t kMaxValueBytes = kMaxBlockElements * sizeof(float);
 inline constexpr std::uint64_t kMaxShardElements = std::uint64_t{1} << 34;
 
-// The channels are those of a group that is for workers and servers alone.
-// Two, because a worker that serves as well is asked and asks.
-inline constexpr Channel kRequestChannel{0, Purpose::control, "a request to a server"};
-inline constexpr Channel kReplyChannel{1, Purpose::control, "a server's reply"};
+// The channels are those of a group that is for workers and servers alone. A server holds its own
+// shard and perhaps others', each at another distance (Chain::distance), which tells them apart.
+// Requests and replies, because a worker that serves as well is asked and asks.
+inline Channel control_channel(std::uint32_t use, int distance, const char* operation) {
+  return {4 * static_cast<std::uint32_t>(distance) + use, Purpose::control, operation};
+}
+inline Channel request_channel_at(int distance) {
+  return control_channel(0, distance, "a request to a server");
+}
+inline Channel reply_channel_at(int distance) {
+  return control_channel(1, distance, "a server's reply");
+}
+inline Channel work_channel_at(int distance) {
+  return control_channel(2, distance, "asking for work");
+}
+inline Channel unit_channel_at(int distance) {
+  return control_channel(3, distance, "waiting for work");
+}
+inline const Channel kRequestChannel = request_channel_at(0);
+inline const Channel kReplyChannel = reply_channel_at(0);
 
 // Each block has channels of its own.
 inline Channel block_channel(std::uint32_t use, std::uint64_t key, Purpose purpose,
@@ -97,6 +131,15 @@ inline Channel pull_channel(std::uint64_t key) {
 }
 inline Channel eager_channel(std::uint64_t key) {
   return block_channel(4, key, Purpose::weights, "an eager scatter");
+}
+// Between servers, at the distance of the one that is told of a shard.
+inline Channel journal_channel(int distance) {
+  return block_channel(5, static_cast<std::uint64_t>(distance), Purpose::replication,
+                       "a journal of a shard");
+}
+inline Channel receipt_channel(int distance) {
+  return block_channel(6, static_cast<std::uint64_t>(distance), Purpose::replication,
+                       "a receipt for a journal");
 }
 
 }  // namespace starling

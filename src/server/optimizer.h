@@ -7,6 +7,7 @@
 
 #include "base/names.h"
 #include "base/setting.h"
+#include "base/state.h"
 
 namespace starling {
 
@@ -64,6 +65,9 @@ class Optimizer {
                       double lr_factor = 1, std::span<float> copy = {}) = 0;
   // With all of its state: to try an update without making it, or to hand a block on.
   virtual std::unique_ptr<Optimizer> copy() const = 0;
+  // A number for each weight under every name, so that blocks can be cut anew (server/block_state.h);
+  // what is one number for all of them stands under "single".
+  virtual void visit_state(State state) = 0;
 };
 
 std::unique_ptr<Optimizer> make_server_optimizer(const OptimizerSettings& settings,

@@ -1,31 +1,24 @@
-// A parameter server: one process's share of it. It holds the blocks of one shard and serves all
-// workers side by side; messages.h has the protocol, gate.h when it answers, clerk.h who does what.
+// A parameter server: one process's share of it. It holds the blocks of its own shard, and copies of
+// its neighbours' if shards are replicated, and serves all workers side by side; messages.h has the
+// protocol, gate.h when it answers, clerk.h who does what, chain.h what happens when one is lost.
 #pragma once
 
-#include <chrono>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "runtime/group.h"
 #include "server/block.h"
-#include "server/clerk.h"
-#include "server/coding.h"
+#include "server/server_options.h"
 
 namespace starling {
 
-struct ServerOptions {
-  int workers = 1;        // who talk to servers: all workers, or one a group
-  int worker_stride = 1;  // worker i of those is rank i * stride
-  OptimizerSettings optimizer;
-  GateSettings gate;
-  StalenessRule staleness;
-  Clerk::Options clerk;
-  ServerCodec codec;
-  std::chrono::seconds timeout{60};  // without a word from any worker
-};
+class Desk;
 
 class Server {
  public:
-  Server(Group group, const ServerOptions& options);
+  // Goes on from the past as soon as a worker says which blocks there are.
+  Server(Group group, const ServerOptions& options, State past = {});
   ~Server();
 
   // Serves until every worker has said bye. A worker that is lost ends it with PeerLost if the gate
@@ -34,16 +27,23 @@ class Server {
   // waiting for the gate.
   Task<> serve();
 
+  // Of its own shard.
   const ServerReport& report() const;
   // Sent on the wire from the first push until nobody would push any more.
   std::uint64_t training_bytes_sent() const;
 
-  // For tests and replicas: sees every update of every block.
+  // The blocks that it serves, by where they begin in the model: those of all servers together serve
+  // any cut of it.
+  void visit_state(State state);
+  // What it does when a worker asks it to keep its state, after so many steps of that worker.
+  using Keep = std::function<void(std::uint64_t step)>;
+  void on_save(const Keep& keep);
+
+  // For tests: sees every update of every block that it serves.
   void follow(Block::Follower follower);
 
  private:
-  class Desk;
-  std::unique_ptr<Desk> desk_;
+  std::vector<std::unique_ptr<Desk>> desks_;  // of its own shard, the one before, and so on
 };
 
 }  // namespace starling

@@ -13,10 +13,10 @@ void check(const ServerSettings& settings, int workers, int backward_passes,
     throw Error(fmt::format("{} servers do not fit on {} {}", servers, workers, what),
                 fmt::format("with placement = workers there can be 1 to {}", workers));
   }
-  if (settings.replicas > 1) {
-    throw Error(
-        fmt::format("replicas = {}: replicated shards are not built yet", settings.replicas),
-        "it can only be 1");
+  if (settings.replicas > servers) {
+    throw Error(fmt::format("replicas = {}: a shard cannot be on more servers than the {} there {}",
+                            settings.replicas, servers, servers == 1 ? "is" : "are"),
+                fmt::format("replicas goes from 1 to {}", servers));
   }
   const int group = settings.group_size(workers);
   if (workers % group != 0) {

@@ -37,7 +37,7 @@ struct ServerSettings {
            "server: workers that reduce to a proxy, which talks to the servers; 1: none, 0: all"},
           s.group, 0, 4096);
     visit({"replicas", Section::servers,
-           "server: copies of each shard; more than 1 is not built yet"},
+           "server: how many servers hold each shard; with 2 one may be lost, with 3 two"},
           s.replicas, 1, 64);
     GateSettings::visit(s.gate, visit);
     StalenessRule::visit(s.staleness, visit);

@@ -43,6 +43,9 @@ class Sgd : public Optimizer {
   }
 
   std::unique_ptr<Optimizer> copy() const override { return std::make_unique<Sgd>(*this); }
+  void visit_state(State state) override {
+    if (!velocity_.empty()) state("velocity", velocity_);
+  }
 
  private:
   double lr_;

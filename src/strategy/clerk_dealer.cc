@@ -32,6 +32,13 @@ class ClerkDealer : public Dealer {
     if (is_proxy() && !asking_) asking_.emplace(ask());
   }
 
+  // What the clerk has told us is told again to who goes on from here.
+  Task<> pause() override {
+    if (!asking_) co_return;
+    Running& asking = *asking_;
+    co_await asking;
+  }
+
   Task<> stop() override {
     if (is_proxy()) co_await clerk_.stop();
   }
@@ -55,7 +62,7 @@ class ClerkDealer : public Dealer {
 
 std::unique_ptr<Dealer> make_clerk_dealer(const Settings& settings, Group workers) {
   return std::make_unique<ClerkDealer>(
-      ClerkClient(serving_group(settings, workers.comm()), first_server(settings)),
+      ClerkClient(serving_group(settings, workers.comm()), server_chain(settings)),
       team_of(workers, group_size(settings), GroupNumber::dealing));
 }
 

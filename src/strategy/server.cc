@@ -45,10 +45,14 @@ class ServerStrategy : public Strategy {
         push_every_(static_cast<std::uint64_t>(settings.server.push_every)),
         fetch_every_(static_cast<std::uint64_t>(settings.server.fetch_every)),
         fetches_last_(settings.server.gate.kind == GateSettings::Kind::value) {
-    if (survives_losses(settings)) workers.contain_losses();
+    if (settings.server.replicas > 1) {
+      serving_group_.contain_losses();
+    } else if (survives_losses(settings)) {
+      workers.contain_losses();
+    }
   }
 
-  Task<> start(Replica replica) override {
+  Task<> start(Replica replica, State past) override {
     const std::size_t elements = replica.gradients.size();
     const int servers = server_count(settings_);
     if (static_cast<std::size_t>(servers) > elements) {
@@ -61,16 +65,14 @@ class ServerStrategy : public Strategy {
         group_.rank() < servers) {
       ServerOptions options = server_options(settings_);
       options.timeout = std::chrono::hours(24);  // this worker's own waits have the job's deadline
-      server_.emplace(serving_group_, options);
+      server_.emplace(serving_group_, options, past.in("server"));
       serving_.emplace(server_->serve());
     }
     if (push_every_ > 1) sums_.resize(elements);
     const std::span<float> parameters = replica.weights.first(elements);
     if (is_proxy()) {
       client_.emplace(
-          serving_group_,
-          ServerClient::Options{first_server(settings_), servers, settings_.server.eager,
-                                server_options(settings_).codec},
+          serving_group_, client_options(),
           settings_.server.factors  // are of a whole layer
               ? buckets_as_keys(elements, servers, workload_.buckets)
               : cut_into_keys(elements, servers, workload_.buckets, largest_block(elements)));
@@ -78,14 +80,45 @@ class ServerStrategy : public Strategy {
       co_await client_->hello({workload_.batches / units,
                                std::max<std::uint64_t>(1, workload_.batches_per_epoch / units)});
       for (std::size_t key = 0; key < keys().size(); ++key) {
-        if (group_.rank() == 0) co_await client_->put(key, of_key(parameters, key));
+        // Servers that go on from a past have weights.
+        if (group_.rank() == 0 && !past.restores())
+          co_await client_->put(key, of_key(parameters, key));
       }
       lanes_.emplace(keys());
       pipelines_ = std::vector<std::deque<Flight>>(keys().size());
-      co_await fetch_all(parameters, true);
-      if (settings_.server.eager) follow_all();
     }
-    co_await broadcast(team_, weights_channel(), replica.weights, 0);
+    if (past.restores_all()) visit_worker_state(past);
+    const bool is_up_to_date = past.restores_all() && settings_.server.gate.in_step();
+    if (is_proxy() && !is_up_to_date) {
+      co_await fetch_all(parameters, true);
+      // Where nobody waits, servers may have seen more of our pushes than we remember, or fewer.
+      for (std::size_t key = 0; key < keys().size(); ++key) {
+        clock_ = std::max(clock_, client_->held(key).clock);
+      }
+    }
+    if (is_proxy() && settings_.server.eager) follow_all();
+    if (!is_up_to_date) co_await broadcast(team_, weights_channel(), replica.weights, 0);
+  }
+
+  // What is under way lands, and is taken in when it would have been.
+  Task<> pause() override {
+    for (std::deque<Flight>& pipeline : pipelines_) {
+      for (Flight& flight : pipeline) {
+        Running& running = *flight.running;
+        co_await running;
+      }
+    }
+  }
+
+  void visit_state(State state) override {
+    visit_worker_state(state);
+    if (server_) server_->visit_state(state.in("server"));
+  }
+
+  Task<> save_servers(std::uint64_t step) override {
+    if (client_ && settings_.server.placement == ServerSettings::Placement::apart) {
+      co_await client_->save(step);
+    }
   }
 
   Task<> after_backward(Bucket bucket) override {
@@ -105,6 +138,7 @@ class ServerStrategy : public Strategy {
   }
 
   Task<> after_update(Replica replica) override {
+    if (pushes()) ++clock_;
     ++steps_;
     if (fetches_last_) {
       if (is_proxy()) co_await fetch_all(replica.weights);
@@ -120,12 +154,7 @@ class ServerStrategy : public Strategy {
   Task<> finish(Replica replica) override {
     const std::span<float> parameters = replica.weights.first(replica.gradients.size());
     if (is_proxy()) {
-      for (std::deque<Flight>& pipeline : pipelines_) {
-        for (Flight& flight : pipeline) {
-          Running& running = *flight.running;
-          co_await running;
-        }
-      }
+      co_await pause();
       Task<ServerReport> done = client_->done();
       report_ = co_await done;
       followers_.clear();
@@ -169,6 +198,17 @@ class ServerStrategy : public Strategy {
     std::optional<Running> running;
   };
 
+  ServerClient::Options client_options() const {
+    ServerClient::Options options;
+    options.first_server = first_server(settings_);
+    options.servers = server_count(settings_);
+    options.wants_eager = settings_.server.eager;
+    options.codec = server_options(settings_).codec;
+    options.replicas = settings_.server.replicas;
+    options.needed_workers = survives_losses(settings_) ? 0 : group_.size();
+    return options;
+  }
+
   bool is_proxy() const { return team_.rank() == 0; }
   const std::vector<Key>& keys() const { return client_->keys(); }
   std::span<float> of_key(std::span<float> parameters, std::size_t key) const {
@@ -185,7 +225,35 @@ class ServerStrategy : public Strategy {
 
   bool pushes() const { return (steps_ + 1) % push_every_ == 0; }
   bool fetches() const { return !settings_.server.eager && (steps_ + 1) % fetch_every_ == 0; }
-  std::uint64_t clock() const { return steps_ / push_every_; }
+
+  void visit_worker_state(State state) {
+    state("steps", steps_);
+    state("clock", clock_);
+    state("sums", sums_);
+    if (!client_) return;
+    client_->visit_state(state.in("client"));
+    for (std::size_t key = 0; key < pipelines_.size(); ++key) {
+      visit_pipeline(key, state.in("flights").in(key));
+    }
+  }
+  void visit_pipeline(std::size_t key, State state) {
+    std::deque<Flight>& pipeline = pipelines_[key];
+    std::uint64_t flights = pipeline.size();
+    state("count", flights);
+    flights = std::min(flights, static_cast<std::uint64_t>(settings_.server.lag));
+    while (pipeline.size() < flights) add_flight(key).running.emplace(landed());
+    for (std::size_t i = 0; i < pipeline.size(); ++i) {
+      state.in(i)("weights", pipeline[i].weights);
+      state.in(i)("header", pipeline[i].header);
+    }
+  }
+  static Task<> landed() { co_return; }
+  Flight& add_flight(std::size_t key) {
+    Flight& flight = pipelines_[key].emplace_back();
+    flight.gradient.resize(keys()[key].range.size());
+    flight.weights.resize(flight.gradient.size());
+    return flight;
+  }
 
   // One step of one block.
   Task<> step(std::size_t key, Bucket bucket) {
@@ -211,7 +279,7 @@ class ServerStrategy : public Strategy {
       gradient = sum;
     }
     if (pushes() && fetches() && !as_factors(bucket, size)) {
-      Task<WeightsHeader> exchange = client_->push_pull(key, gradient, clock(), weights);
+      Task<WeightsHeader> exchange = client_->push_pull(key, gradient, clock_, weights);
       client_->adopt(key, co_await exchange);
       if (push_every_ > 1) std::ranges::fill(gradient, 0.0f);
       co_return;
@@ -224,9 +292,9 @@ class ServerStrategy : public Strategy {
   }
 
   Task<> push(std::size_t key, const Bucket& bucket, std::span<const float> gradient) {
-    if (!as_factors(bucket, gradient.size())) return client_->push(key, gradient, clock());
+    if (!as_factors(bucket, gradient.size())) return client_->push(key, gradient, clock_);
     return client_->push(key, *bucket.factors, keys()[key].range.begin - bucket.range.begin,
-                         clock());
+                         clock_);
   }
 
   static bool as_factors(const Bucket& bucket, std::size_t block_elements) {
@@ -253,9 +321,7 @@ class ServerStrategy : public Strategy {
   Task<> fly(std::size_t key, std::span<const float> gradient, std::span<float> weights) {
     std::deque<Flight>& pipeline = pipelines_[key];
     if (pipeline.size() < static_cast<std::size_t>(settings_.server.lag)) {
-      pipeline.emplace_back();
-      pipeline.back().gradient.resize(gradient.size());
-      pipeline.back().weights.resize(weights.size());
+      add_flight(key);
     }
     Flight& flight = pipeline[steps_ % static_cast<std::uint64_t>(settings_.server.lag)];
     std::optional<WeightsHeader> arrived;
@@ -266,7 +332,7 @@ class ServerStrategy : public Strategy {
       arrived = flight.header;
     }
     std::ranges::copy(gradient, flight.gradient.begin());
-    flight.running.emplace(exchange(key, flight, clock()));
+    flight.running.emplace(exchange(key, flight, clock_));
     if (arrived) client_->adopt(key, *arrived);  // this gradient was still computed on older ones
   }
   Task<> exchange(std::size_t key, Flight& flight, std::uint64_t clock) {
@@ -295,7 +361,7 @@ class ServerStrategy : public Strategy {
   Task<> take_eager(std::size_t key, std::span<float> weights) {
     Follower& follower = followers_[key];
     follower.running->rethrow_failure();
-    const std::uint64_t pushed = steps_ / push_every_;
+    const std::uint64_t pushed = clock_;
     if (std::exchange(follower.fresh, false) && follower.header.clock == pushed) {
       std::ranges::copy(follower.landed, weights.begin());
       client_->adopt(key, follower.header);
@@ -318,7 +384,8 @@ class ServerStrategy : public Strategy {
   std::uint64_t fetch_every_;
   bool fetches_last_;
   std::uint64_t steps_ = 0;
-  double rate_ = 1;  // of the learning rate, in this step
+  std::uint64_t clock_ = 0;  // counts pushes
+  double rate_ = 1;          // of the learning rate, in this step
 
   std::optional<Server> server_;  // if this worker serves as well
   std::optional<Running> serving_;

@@ -37,8 +37,13 @@ Clerk::Options clerk_options(const GateSettings& gate) {
 
 }  // namespace
 
+Chain server_chain(const Settings& settings) {
+  return {first_server(settings), server_count(settings), settings.server.replicas};
+}
+
 ServerOptions server_options(const Settings& settings) {
   ServerOptions options;
+  options.chain = server_chain(settings);
   options.worker_stride = group_size(settings);
   options.workers = settings.copies() / options.worker_stride;
   options.optimizer = settings.optimizer;
@@ -75,8 +80,16 @@ void check_servers(const Settings& settings) {
 }
 
 bool servers_survive_losses(const Settings& settings) {
-  return settings.server.placement == ServerSettings::Placement::apart &&
-         group_size(settings) == 1 && !make_gate(server_options(settings).gate)->needs_everybody();
+  // A server on a worker that is lost needs a replica.
+  const bool servers_stay =
+      settings.server.placement == ServerSettings::Placement::apart || settings.server.replicas > 1;
+  return servers_stay && group_size(settings) == 1 &&
+         !make_gate(server_options(settings).gate)->needs_everybody();
+}
+
+bool survives_lost_servers(const Settings& settings) {
+  return server_processes(settings) > 0 && settings.server.replicas > 1 &&
+         settings.parallel.slices() == 1;
 }
 
 }  // namespace starling

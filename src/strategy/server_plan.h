@@ -16,10 +16,13 @@ int first_server(const Settings& settings);
 // How many workers share a proxy.
 int group_size(const Settings& settings);
 
+Chain server_chain(const Settings& settings);
 ServerOptions server_options(const Settings& settings);
 
 // Throws Error, in one sentence, if the choices do not go together.
 void check_servers(const Settings& settings);
+// Whether the others go on without a worker, and without a server.
 bool servers_survive_losses(const Settings& settings);
+bool survives_lost_servers(const Settings& settings);
 
 }  // namespace starling

@@ -44,9 +44,9 @@ TEST(Ledger, CountsEveryPurposeInItsTotals) {
     }
   }
   EXPECT_EQ(ledger.total(Direction::sent, Purpose::control), (ByteCount{101, 303}));
-  EXPECT_EQ(ledger.total_with(0, Direction::sent), (ByteCount{31, 93}));
-  EXPECT_EQ(ledger.total_with(1, Direction::sent), (ByteCount{3100, 9300}));
-  EXPECT_EQ(ledger.total(Direction::sent), (ByteCount{3131, 9393}));
+  EXPECT_EQ(ledger.total_with(0, Direction::sent), (ByteCount{63, 189}));
+  EXPECT_EQ(ledger.total_with(1, Direction::sent), (ByteCount{6300, 18900}));
+  EXPECT_EQ(ledger.total(Direction::sent), (ByteCount{6363, 19089}));
   EXPECT_EQ(ledger.total_with(1, Direction::received), ByteCount{});
 }
 

@@ -48,9 +48,9 @@ TEST(ServerClient, TellsEachServerOfItsOwnBlocksOnly) {
     EXPECT_EQ(hello.units, 100u);
     EXPECT_EQ(hello.units_per_epoch, 10u);
   }
-  EXPECT_EQ(scene.infos[0], (std::vector<KeyInfo>{{0, 5}, {2, 3}}));
+  EXPECT_EQ(scene.infos[0], (std::vector<KeyInfo>{{0, 5, 0}, {2, 3, 6}}));
   EXPECT_EQ(scene.infos[1], std::vector<KeyInfo>{});
-  EXPECT_EQ(scene.infos[2], (std::vector<KeyInfo>{{1, 1}}));
+  EXPECT_EQ(scene.infos[2], (std::vector<KeyInfo>{{1, 1, 5}}));
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ TEST(Silence, EndsAServerOnlyWhenNobodyHasSaidAWord) {
 // Words that are not about blocks count as well: a clerk's customers may do other things first.
 Task<> ask_for_work_now_and_then(Comm& comm) {
   ServerClient client(comm, {1, 1, false}, {{0, {0, 1}}});
-  const ClerkClient clerk(comm, 1);
+  ClerkClient clerk(comm, Chain{1, 1, 1});
   co_await client.hello({100, 100});
   const std::vector<float> weights(1);
   co_await client.put(0, weights);

@@ -664,7 +664,7 @@ TEST(Loss, AnAsyncSystemGoesOnWithoutALostWorker) {
         settings.server.gate.epoch_share = share;
         SimulatedTraining training = training_of(settings);
         training.batches = 400;
-        training.faults.crashes[lost] = 205ms;
+        training.faults.crashes.push_back({lost, 205ms});
         const SimulatedResult result = simulate(training);
         expect_all_well(result);
         EXPECT_GE(static_cast<double>(result.all_batches()), share * 400 - 10);
@@ -678,7 +678,7 @@ TEST(Loss, AnAsyncSystemGoesOnWithoutALostWorker) {
 TEST(Loss, ASystemThatNeedsEverybodyEndsWithTheNameOfTheLost) {
   for (const char* gate : {"bsp", "ssp"}) {
     SimulatedTraining training = training_of(server_settings(4, gate));
-    training.faults.crashes[2] = 205ms;
+    training.faults.crashes.push_back({2, 205ms});
     const SimulatedResult result = simulate(training);
     for (std::size_t rank : {0u, 1u, 3u, 4u}) {
       ASSERT_TRUE(result.errors[rank]);
@@ -696,7 +696,7 @@ TEST(Loss, ALostServerEndsTheRun) {
     Settings settings = server_settings(3, gate);
     settings.server.servers = 2;
     SimulatedTraining training = training_of(settings);
-    training.faults.crashes[4] = 205ms;
+    training.faults.crashes.push_back({4, 205ms});
     const SimulatedResult result = simulate(training);
     for (std::size_t rank : {0u, 1u, 2u}) {
       ASSERT_TRUE(result.errors[rank]) << gate;

@@ -103,7 +103,7 @@ enum class Mischief {
 Task<> misbehave(Comm& comm, Mischief mischief) {
   const int server = 1;
   ControlRequest hello;
-  std::vector<KeyInfo> infos = {{0, 100}};
+  std::vector<KeyInfo> infos = {{0, 100, 0}};
   if (mischief == Mischief::wrong_kind) hello.kind = static_cast<ControlRequest::Kind>(77);
   if (mischief == Mischief::too_many_keys) infos.resize(kMaxKeys + 1);
   if (mischief == Mischief::huge_block) infos[0].elements = kMaxBlockElements + 1;
@@ -146,7 +146,7 @@ TEST(TcpServer, RefusesRequestsThatMakeNoSense) {
   const std::vector<std::pair<Mischief, std::string>> all = {
       {Mischief::wrong_kind, "rank 0 did not say hello"},
       {Mischief::too_many_keys,
-       "1048616 bytes in a request to a server where 1048600 were the most"},
+       "1572920 bytes in a request to a server where 1572896 were the most"},
       {Mischief::huge_block, huge},
       {Mischief::wrong_clock, "rank 0 pushed what cannot have happened yet"},
       {Mischief::from_the_future, "rank 0 pushed what cannot have happened yet"},

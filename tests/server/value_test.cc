@@ -94,7 +94,7 @@ TEST(ValueGate, GoesOnWithoutAWorkerThatIsLostAnywhereInItsStep) {
   for (int at_ms = 200; at_ms < 215; ++at_ms) {
     for (int lost : {0, 2}) {
       SimulatedTraining training = training_of(3, 2, 3, 1);
-      training.faults.crashes[lost] = std::chrono::milliseconds(at_ms);
+      training.faults.crashes.push_back({lost, std::chrono::milliseconds(at_ms)});
       SimulatedResult result;
       ASSERT_NO_THROW(result = simulate(training)) << lost << " at " << at_ms << " ms";
       expect_all_well(result);
