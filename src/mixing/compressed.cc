@@ -31,7 +31,7 @@ class CompressedMixing : public Mixing {
         neighbours_(settings.graph, group.rank()),
         codec_(make_codec(settings.codec, codec_stream(settings, group))) {}
 
-  Task<> start(std::span<const float> weights) override {
+  Task<> start(std::span<const float> weights, State past) override {
     own_.assign(weights.begin(), weights.end());
     if (!feedback_) last_ = own_;
     difference_.resize(weights.size());
@@ -42,7 +42,17 @@ class CompressedMixing : public Mixing {
       neighbour.code.reserve(codec_->largest_code_bytes(weights.size()));
     }
     code_.reserve(codec_->largest_code_bytes(weights.size()));
+    visit_state(past);
     co_return;
+  }
+
+  void visit_state(State state) override {
+    Mixing::visit_state(state);
+    state("own", own_);
+    state("last", last_);
+    for (std::size_t i = 0; i < heard_.size(); ++i)
+      state.in("heard")(std::to_string(i), heard_[i].copy);
+    codec_->visit_state(state.in("codec"));
   }
 
   Task<> mix(std::span<float> weights, std::uint64_t) override {

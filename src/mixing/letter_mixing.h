@@ -24,6 +24,11 @@ class LetterMixing : public Mixing {
     group.contain_losses();
   }
 
+  void visit_state(State state) override {
+    Mixing::visit_state(state);
+    state("random", random_);
+  }
+
   void attend(std::span<float> weights) override {
     serving_->rethrow_failure();
     letters_->read_all([&](const Letter& letter) { return read(letter, weights); });
@@ -56,13 +61,8 @@ class LetterMixing : public Mixing {
     serving_.emplace(serve());
   }
 
-  // For rules whose master's model rank 0 keeps beside its own weights.
+  // For rules with a master, which rank 0 keeps beside its own weights at first.
   static constexpr int kMaster = 0;
-  void need_the_master() const {
-    if (!group_.is_lost(kMaster)) return;
-    throw Error(fmt::format("rank {}, which kept the master's model, was lost", kMaster),
-                "start again");
-  }
 
   // The weights that a letter carries.
   static std::span<float> model_in(const Letter& letter, std::size_t elements) {

@@ -35,7 +35,10 @@ class MeanMixing : public Mixing {
     }
   }
 
-  Task<> start(std::span<const float>) override { co_return; }
+  Task<> start(std::span<const float>, State past) override {
+    visit_state(past);
+    co_return;
+  }
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {
     ++report_.rounds;

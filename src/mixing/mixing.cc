@@ -26,16 +26,16 @@ constexpr auto kRules = [] {
   using enum MixingSettings::Rule;
   return std::array{
       // clang-format off
-    //         rule          rounds letters centre
-    MixingRule{mean,         true,  true,   false, without_samples<make_any_mean>},
-    MixingRule{push_sum,     true,  false,  false, without_samples<make_push_sum_mixing>},
-    MixingRule{outer,        true,  false,  false, without_samples<make_outer_mixing>},
-    MixingRule{sampled,      true,  false,  true,  make_sampled_mixing},
-    MixingRule{elastic,      false, true,   false, without_samples<make_elastic_mixing>},
-    MixingRule{elastic_push, false, true,   false, without_samples<make_push_mixing>},
-    MixingRule{sum_weight,   false, true,   false, without_samples<make_sum_weight_mixing>},
-    MixingRule{updates,      false, true,   false, without_samples<make_updates_mixing>},
-    MixingRule{penalty,      false, true,   true,  without_samples<make_penalty_mixing>},
+    //         rule          rounds letters centre alike
+    MixingRule{mean,         true,  true,   false, false, without_samples<make_any_mean>},
+    MixingRule{push_sum,     true,  false,  false, false, without_samples<make_push_sum_mixing>},
+    MixingRule{outer,        true,  false,  false, true,  without_samples<make_outer_mixing>},
+    MixingRule{sampled,      true,  false,  true,  true,  make_sampled_mixing},
+    MixingRule{elastic,      false, true,   false, true,  without_samples<make_elastic_mixing>},
+    MixingRule{elastic_push, false, true,   false, false, without_samples<make_push_mixing>},
+    MixingRule{sum_weight,   false, true,   false, false, without_samples<make_sum_weight_mixing>},
+    MixingRule{updates,      false, true,   false, true,  without_samples<make_updates_mixing>},
+    MixingRule{penalty,      false, true,   true,  true,  without_samples<make_penalty_mixing>},
       // clang-format on
   };
 }();
@@ -48,6 +48,7 @@ MixReport& MixReport::operator+=(const MixReport& other) {
   skipped += other.skipped;
   staleness += other.staleness;
   squared_distance_sum += other.squared_distance_sum;
+  final_share += other.final_share;
   return *this;
 }
 

@@ -37,6 +37,7 @@ struct MixReport {
   std::uint64_t skipped = 0;  // not begun, as what was sent before had not left yet
   Staleness staleness;        // of others' models, means or changes of them, that were mixed in
   double squared_distance_sum = 0;  // from our weights to theirs, before they were mixed
+  double final_share = 0;           // how much our weights counted in the final model
 
   std::uint64_t models() const { return staleness.count; }
 
@@ -52,8 +53,11 @@ class Mixing {
   explicit Mixing(Group group) : group_(group) {}
   virtual ~Mixing() = default;
 
-  // All workers have these weights now.
-  virtual Task<> start(std::span<const float> weights) = 0;
+  // All workers have these weights now, unless they go on from a past, which each takes in before it
+  // listens to others.
+  virtual Task<> start(std::span<const float> weights, State past = {}) = 0;
+  // Between two steps, when no round is under way. What is on its way by letter is not in it.
+  virtual void visit_state(State state) { state("report", report_); }
   // Called after every step with how many steps this worker has done: takes in what has come.
   virtual void attend(std::span<float>) {}
   // A round. Rules that wait for nobody return at once.
@@ -70,8 +74,9 @@ class Mixing {
   virtual void bend(std::span<const float>, std::span<float>, std::size_t) {}
   // Whether this worker trains in that round.
   virtual bool takes_part(std::uint64_t) const { return true; }
-  // How much this worker's weights count in the final model.
+  // How much this worker's weights count in the final model, and which these are.
   virtual float final_share() const { return 1; }
+  virtual std::span<const float> final_weights(std::span<const float> own) const { return own; }
 
   void set_clock(std::uint64_t steps) { clock_ = steps; }
   MixReport& report() { return report_; }
@@ -90,6 +95,7 @@ struct MixingRule {
   bool in_rounds;       // it can go in rounds in which all take part
   bool by_letters;      // it can wait for nobody
   bool through_centre;  // it needs a star
+  bool starts_alike;  // it counts on all having the same weights to begin with; with a codec all do
   std::unique_ptr<Mixing> (*make)(const MixingSettings& settings, Group group,
                                   std::uint64_t samples);
 };

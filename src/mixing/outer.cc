@@ -34,14 +34,24 @@ class OuterMixing : public Mixing {
         lr_(static_cast<float>(settings.outer_lr)),
         momentum_(static_cast<float>(settings.outer_momentum)) {}
 
-  Task<> start(std::span<const float> weights) override {
+  Task<> start(std::span<const float> weights, State past) override {
     base_.assign(weights.begin(), weights.end());
     velocity_.assign(weights.size(), 0);
     if (settings_.codec.kind != CodecSettings::Kind::raw) {
       coded_.emplace(group_, settings_.codec, weights.size(),
                      CodecStream{settings_.seed, settings_.folds});
     }
+    visit_state(past);
     co_await mean_->start(weights);
+  }
+
+  // Base and velocity are everybody's.
+  void visit_state(State state) override {
+    Mixing::visit_state(state);
+    state.shared()("base", base_);
+    state.shared()("velocity", velocity_);
+    mean_->visit_state(state.in("mean"));
+    if (coded_) coded_->visit_state(state.in("coded"));
   }
 
   Task<> mix(std::span<float> weights, std::uint64_t round) override {

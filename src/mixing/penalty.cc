@@ -1,6 +1,7 @@
 // penalty (after MPCA-SGD; M. Langer et al., 2018): every worker descends on its loss plus
 // penalty/2 |w_i - m|^2, where m is the master's model, the mean of all. Models go up and down a
-// binomial tree while the workers go on, with rank 0, which keeps the master, at its root:
+// binomial tree while the workers go on, with the master at its root, which is the lowest rank that is
+// left: everybody has its model, and the next one goes on with that.
 //
 //   up    a worker sends its parent the mean of its own weights and of what its children have last
 //         sent, and how many models that is the mean of
@@ -31,29 +32,43 @@ class PenaltyMixing : public LetterMixing {
         penalty_(static_cast<float>(settings.penalty)),
         branches_(static_cast<std::size_t>(group.size())) {}
 
-  Task<> start(std::span<const float> weights) override {
+  Task<> start(std::span<const float> weights, State past) override {
     model_ = newest_ = own_ = copy_of(weights);
+    has_own_ = is_master();
+    visit_state(past);
     open(weights.size_bytes(), 1);  // a letter may be here already
     co_return;
   }
 
   void attend(std::span<float> weights) override {
-    need_the_master();
     LetterMixing::attend(weights);
     adopt_newest(weights);
   }
 
   Task<> mix(std::span<float> weights, std::uint64_t) override {
     ++report_.rounds;
-    if (group_.rank() == kMaster) {
+    if (is_master()) {
       own_ = copy_of(weights);
-      own_is_new_ = true;
+      has_own_ = own_is_new_ = true;
       speak_if_due();
       adopt_newest(weights);
     } else {
       write_to_parent(weights);
     }
     co_return;
+  }
+
+  // What others have sent up is not in it: they will send again.
+  void visit_state(State state) override {
+    LetterMixing::visit_state(state);
+    state("model", model_->floats());
+    state("model_clock", model_clock_);
+    state("ahead", ahead_);
+    bool is_ahead = before_ != nullptr;
+    state("is_ahead", is_ahead);
+    if (is_ahead && !before_) before_ = copy_of(model_->floats());
+    if (is_ahead) state("before", before_->floats());
+    newest_clock_ = std::max(newest_clock_, model_clock_);
   }
 
   Task<> settle(std::span<float> weights) override {
@@ -102,7 +117,7 @@ class PenaltyMixing : public LetterMixing {
                   "all workers must run the same program with the same settings");
     }
     branches_[static_cast<std::size_t>(letter.from)] = {letter.sheet, models, true};
-    if (group_.rank() == kMaster) {
+    if (is_master()) {
       note(letter, own_->floats(), model);
       speak_if_due();
     }
@@ -124,8 +139,16 @@ class PenaltyMixing : public LetterMixing {
     letters_->send(parent, header, sheet);
   }
 
+  bool is_master() const {
+    for (int rank = 0; rank < group_.rank(); ++rank) {
+      if (!group_.is_lost(rank)) return false;
+    }
+    return true;
+  }
+
   // At the master, whose own last model is the one it last mixed, as everybody's is.
   void speak_if_due() {
+    if (!has_own_) return;  // it has just become the master
     const Tree tree = tree_of_those_left();
     float written = own_is_new_ ? 1 : 0;
     for (int child : tree.children()) {
@@ -137,7 +160,8 @@ class PenaltyMixing : public LetterMixing {
     for (Branch& branch : branches_) branch.is_new = false;
     const SharedSheet mean = copy_of(own_->floats());
     mix_in_children(mean->floats(), tree);
-    pass_on(mean, clock_);
+    // The master before us may have been ahead of us.
+    pass_on(mean, std::max(clock_, newest_clock_));
   }
 
   // Between two steps, so that all of a step's gradients are pulled the same way.
@@ -146,7 +170,7 @@ class PenaltyMixing : public LetterMixing {
     const auto interval =
         static_cast<double>(std::max<std::uint64_t>(1, newest_clock_ - model_clock_));
     const std::uint64_t old = age(newest_clock_);
-    if (group_.rank() != kMaster) {
+    if (!is_master()) {
       report_.mixed(old, squared_distance(weights, newest_->floats()));
     }
     ahead_ = static_cast<float>(std::min(1.0, static_cast<double>(old) / interval));
@@ -214,7 +238,8 @@ class PenaltyMixing : public LetterMixing {
   float ahead_ = 0;                      // by how much of the way from that one to the one in use
   std::uint64_t newest_clock_ = 0, model_clock_ = 0;
   std::vector<Branch> branches_;
-  SharedSheet own_;  // at the master: rank 0's
+  SharedSheet own_;  // at the master: that worker's
+  bool has_own_ = false;
   bool own_is_new_ = false;
 };
 

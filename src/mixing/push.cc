@@ -31,7 +31,8 @@ class PushMixing : public LetterMixing {
     }
   }
 
-  Task<> start(std::span<const float> weights) override {
+  Task<> start(std::span<const float> weights, State past) override {
+    visit_state(past);
     open(weights.size_bytes());
     co_return;
   }

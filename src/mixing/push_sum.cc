@@ -24,9 +24,17 @@ class PushSumMixing : public Mixing {
   PushSumMixing(const MixingSettings& settings, Group group)
       : Mixing(group), neighbours_(settings.graph, group.rank()) {}
 
-  Task<> start(std::span<const float> weights) override {
+  Task<> start(std::span<const float> weights, State past) override {
     joined(weights);
+    visit_state(past);
     co_return;
+  }
+
+  void visit_state(State state) override {
+    Mixing::visit_state(state);
+    state("number", number_);
+    state("divided_by", divided_by_);
+    state("before", before_);
   }
 
   void attend(std::span<float> weights) override {

@@ -27,7 +27,8 @@ class SampledMixing : public Mixing {
     samples_[static_cast<std::size_t>(group.rank())] = samples;
   }
 
-  Task<> start(std::span<const float>) override {
+  Task<> start(std::span<const float>, State past) override {
+    visit_state(past);
     const Vector all = std::as_writable_bytes(std::span(samples_));
     co_await all_gather(group_, kMixingChannel, all, even_pieces(all, group_.size()));
   }

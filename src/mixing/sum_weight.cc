@@ -6,7 +6,9 @@
 //
 // So the weights of all workers and of all letters on their way are 1 together. A letter that never
 // left gives its weight back; a lost worker takes its own with it, and the final model is the mean
-// over those who are left, weighted by theirs.
+// over those who are left, weighted by theirs. Who goes on from a past forgets the letters that were
+// on their way, so that all begin by making their weights 1 together again.
+#include "exchange/allreduce.h"
 #include "mixing/letter_mixing.h"
 
 namespace starling {
@@ -18,7 +20,13 @@ class SumWeightMixing : public LetterMixing {
   SumWeightMixing(const MixingSettings& settings, Group group)
       : LetterMixing(settings, group), weight_(1.0f / static_cast<float>(group.size())) {}
 
-  Task<> start(std::span<const float> weights) override {
+  Task<> start(std::span<const float> weights, State past) override {
+    visit_state(past);
+    if (past.restores_all()) {
+      float sum = weight_;
+      co_await doubling_allreduce(group_, kMixingChannel, std::span(&sum, 1), Reduction::sum);
+      weight_ /= sum;
+    }
     open(weights.size_bytes());
     letters_->on_return([this](const LetterHeader& header) { weight_ += header.weight; });
     co_return;
@@ -40,6 +48,11 @@ class SumWeightMixing : public LetterMixing {
   }
 
   float final_share() const override { return weight_; }
+
+  void visit_state(State state) override {
+    LetterMixing::visit_state(state);
+    state("weight", weight_);
+  }
 
  private:
   static constexpr float kLeast = 1e-30f;

@@ -18,11 +18,19 @@ class UpdatesMixing : public LetterMixing {
         feedback_(settings.codec.feedback),
         codec_(make_codec(settings.codec, codec_stream(settings, group))) {}
 
-  Task<> start(std::span<const float> weights) override {
+  Task<> start(std::span<const float> weights, State past) override {
     open(codec_->largest_code_bytes(weights.size()));
     before_.assign(weights.begin(), weights.end());
     residual_.assign(weights.size(), 0);
+    visit_state(past);
     co_return;
+  }
+
+  void visit_state(State state) override {
+    LetterMixing::visit_state(state);
+    state("before", before_);
+    state("residual", residual_);
+    codec_->visit_state(state.in("codec"));
   }
 
   // Our own change goes to the residual before others' come in.

@@ -197,7 +197,7 @@ struct Training {
   Time compute = 10ms;
   Network network{{1e9, 100us}, {}};
   std::vector<std::uint64_t> samples = {};  // of each worker; none: one each
-  std::map<int, Time> crashes = {};
+  std::vector<Faults::Moment> crashes = {};
   bool told_batches = true;  // a user's own loop need not know how many there are
   std::map<int, std::uint64_t> ends_after = {};  // rank -> steps, where not told
   // When a worker has done a step, with how many those are; before it mixes.
