@@ -30,14 +30,27 @@ class AllreduceStrategy : public Strategy {
 
 class CodedAllreduceStrategy : public Strategy {
  public:
-  CodedAllreduceStrategy(const CodecSettings& codec, int seed, Group group, std::vector<Fold> folds)
+  CodedAllreduceStrategy(const CodecSettings& codec, int seed, Group group, Workload workload)
       : Strategy(group),
         codec_(codec),
         seed_(static_cast<std::uint64_t>(seed)),
-        folds_(std::move(folds)) {}
+        buckets_(std::move(workload.buckets)),
+        folds_(std::move(workload.folds)) {}
+
+  Task<> start(Replica replica, State past) override {
+    if (past.restores_all()) visit_state(past);
+    co_await Strategy::start(replica, past);
+  }
+
+  void visit_state(State state) override {
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      exchange_of(static_cast<int>(i), buckets_[i]).visit_state(state.in(i));
+    }
+  }
 
   Task<> after_backward(Bucket bucket) override {
-    return exchange_of(bucket).mean(bucket_channel(bucket.index), bucket.gradients);
+    return exchange_of(bucket.index, bucket.range)
+        .mean(bucket_channel(bucket.index), bucket.gradients);
   }
 
   // Whole weights would weigh more than many steps of codes, and are the same already unless there
@@ -50,17 +63,17 @@ class CodedAllreduceStrategy : public Strategy {
 
  private:
   // Each bucket is a stream of its own, and the same in every step.
-  CodedAllreduce& exchange_of(const Bucket& bucket) {
-    const auto found = exchanges_.find(bucket.index);
+  CodedAllreduce& exchange_of(int bucket, Range range) {
+    const auto found = exchanges_.find(bucket);
     if (found != exchanges_.end()) return found->second;
-    const auto index = static_cast<std::uint64_t>(bucket.index);
-    const CodecStream stream{Random{seed_, index}.bits(), folds_in(folds_, bucket.range)};
-    return exchanges_.try_emplace(bucket.index, group_, codec_, bucket.range.size(), stream)
-        .first->second;
+    const auto index = static_cast<std::uint64_t>(bucket);
+    const CodecStream stream{Random{seed_, index}.bits(), folds_in(folds_, range)};
+    return exchanges_.try_emplace(bucket, group_, codec_, range.size(), stream).first->second;
   }
 
   CodecSettings codec_;
   std::uint64_t seed_;
+  std::vector<Range> buckets_;
   std::vector<Fold> folds_;
   std::map<int, CodedAllreduce> exchanges_;
 };
@@ -72,8 +85,7 @@ std::unique_ptr<Strategy> make_allreduce(const Settings& settings, Group group, 
   if (codec.kind == CodecSettings::Kind::raw) {
     return std::make_unique<AllreduceStrategy>(find_allreduce(settings.exchange), group);
   }
-  return std::make_unique<CodedAllreduceStrategy>(codec, settings.seed, group,
-                                                  std::move(workload.folds));
+  return std::make_unique<CodedAllreduceStrategy>(codec, settings.seed, group, std::move(workload));
 }
 
 }  // namespace starling

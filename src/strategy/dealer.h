@@ -23,6 +23,9 @@ class Dealer {
   virtual Task<std::optional<std::uint64_t>> next() = 0;
   // The batch is computed: the next one may be asked for while its gradient travels.
   virtual void look_ahead() {}
+  // Between two steps: until nothing is under way that visit_state() could not tell.
+  virtual Task<> pause() { co_return; }
+  virtual void visit_state(State) {}
   // Asks all workers to stop soon. Nothing to do where all come to the same conclusion by
   // themselves.
   virtual Task<> stop() { co_return; }

@@ -21,6 +21,7 @@ enum class GroupNumber : std::uint32_t {
   copy,         // the workers that have one copy of the model: what batch, what came of it
   pipeline,     // the stages of a model: activations and their gradients
   tensor,       // the parts of a stage: activations and their gradients
+  estate,       // the workers: what a generation takes over from the one before
   tied,         // two stages that have copies of one parameter
   generations,  // those who are left, as often as somebody is lost: from this number on
 };

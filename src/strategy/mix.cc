@@ -40,11 +40,41 @@ class MixStrategy : public Strategy {
     }
   }
 
-  Task<> start(Replica replica) override {
-    co_await Strategy::start(replica);
+  Task<> start(Replica replica, State past) override {
+    co_await Strategy::start(replica, past);
+    visit_own_state(past, replica.weights.size());
+    co_await mixing_->start(replica.weights, past.in("mixing"));
+    if (round_is_over_) under_way_.emplace(nothing());
+    tell_progress();
+    mixed_at_ = group_.loop().now();
+  }
+
+  // Who is left goes on with its own model, unless the rule counts on all having the same.
+  Task<> resume(Replica replica) override {
+    const MixingSettings mixing = mixing_settings(settings_);
+    if (mixing_rule(mixing.rule).starts_alike || mixing.codec.kind != CodecSettings::Kind::raw) {
+      co_await allreduce(find_allreduce("auto"), group_, weights_channel(), replica.weights,
+                         Reduction::mean);
+    }
     co_await mixing_->start(replica.weights);
     mixed_at_ = group_.loop().now();
   }
+
+  // A round that goes on while others compute is waited for, and joined when it would have been.
+  Task<> pause() override {
+    if (!under_way_) co_return;
+    Running& running = *under_way_;
+    co_await running;
+  }
+
+  void visit_state(State state) override {
+    visit_own_state(state, mixed_.size());
+    mixing_->visit_state(state.in("mixing"));
+  }
+  std::span<const float> final_weights(std::span<const float> own) const override {
+    return mixing_->final_weights(own);
+  }
+  float final_share() const override { return mixing_->final_share(); }
 
   Task<> after_backward(Bucket bucket) override {
     mixing_->bend(bucket.weights, bucket.gradients, bucket.range.begin);
@@ -55,7 +85,7 @@ class MixStrategy : public Strategy {
     ++steps_;
     mixing_->set_clock(steps_);
     mixing_->attend(replica.weights);
-    if (progress_) progress_->did(steps_ * batches_per_step());
+    tell_progress();
     if (schedule_.due()) co_await round(replica);
     if (is_bounded()) co_await until_others_are_near();
   }
@@ -64,6 +94,7 @@ class MixStrategy : public Strategy {
     if (under_way_) co_await end_round(replica.weights);
     if (progress_) progress_->end();  // before we wait for others: they may be waiting for us
     co_await mixing_->settle(replica.weights);
+    mixing_->report().final_share = static_cast<double>(mixing_->final_share());
     if (progress_) {
       co_await progress_->settle();
       co_await mean_of_survivors(apart(group_, GroupNumber::survivors), replica.weights,
@@ -87,6 +118,22 @@ class MixStrategy : public Strategy {
  private:
   bool is_bounded() const { return settings_.schedule.kind == ScheduleSettings::Kind::bounded; }
 
+  // Rounds are counted alike by all who go in step.
+  void visit_own_state(State state, std::size_t elements) {
+    const State of_all = in_step_ ? state.shared() : state;
+    of_all("steps", steps_);
+    of_all("round", round_);
+    schedule_.visit_state(of_all.in("schedule"));
+    round_is_over_ = under_way_.has_value();
+    state("round_is_over", round_is_over_);
+    if (!round_is_over_) return;
+    before_.resize(elements);
+    mixed_.resize(elements);
+    state("before", before_);
+    state("mixed", mixed_);
+  }
+  static Task<> nothing() { co_return; }
+
   Random coin() const {
     const auto seed = static_cast<std::uint64_t>(settings_.seed);
     return in_step_ ? Random{seed, 0xc014}
@@ -95,6 +142,11 @@ class MixStrategy : public Strategy {
 
   std::uint64_t batches_per_step() const {
     return static_cast<std::uint64_t>(settings_.backward_passes);
+  }
+
+  void tell_progress() {
+    if (!progress_) return;
+    progress_->did(steps_ * batches_per_step());
   }
 
   // Often enough that they end together, give or take a hundredth, and within the bound.
@@ -185,6 +237,7 @@ class MixStrategy : public Strategy {
 
   std::vector<float> before_, mixed_;  // of the round that is under way
   std::optional<Running> under_way_;
+  bool round_is_over_ = false;  // in a snapshot: it has been waited for, and not been joined
 };
 
 }  // namespace

@@ -17,6 +17,8 @@ class Progress {
 
   void did(std::uint64_t own_batches);
   std::uint64_t done_by_all() const;
+  // By each rank, as far as it has told.
+  const std::vector<std::uint64_t>& done() const { return done_; }
 
   // Whether there is no more to do, or somebody has said so.
   bool over() const { return over_ || (batches_ > 0 && done_by_all() >= batches_); }

@@ -29,6 +29,8 @@ class ProgressDealer : public Dealer {
     co_return std::min(whole + (rank_ + turn) % workers_, batches_ - 1);
   }
 
+  void visit_state(State state) override { state("dealt", dealt_); }
+
   Task<> stop() override {
     progress_.end();
     co_return;

@@ -90,6 +90,11 @@ const StrategyRow& strategy_row(StrategyKind kind) {
   return kStrategies[static_cast<std::size_t>(kind)];
 }
 
+bool cuts_together(const Settings& settings) {
+  if (settings.strategy == StrategyKind::server) return settings.server.gate.in_step();
+  return !is_mix(settings) || mixes_in_step(settings);
+}
+
 std::vector<std::string_view> readers_of(Part part, bool only_where_open) {
   std::vector<std::string_view> readers;
   for (const StrategyRow& row : kStrategies) {

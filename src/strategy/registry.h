@@ -50,6 +50,10 @@ inline bool averages_gradients(const Settings& settings) {
   return strategy_row(settings.strategy).averages_gradients(settings);
 }
 
+// Whether all workers come to every step, so that one cut through all of them is after the same step;
+// else each has a progress of its own.
+bool cuts_together(const Settings& settings);
+
 // The names of those that read this part; where the choice of graph, rule and schedule matters, only
 // of those that leave it open.
 std::vector<std::string_view> readers_of(Part part, bool only_where_open = false);

@@ -26,8 +26,10 @@ namespace {
 
 class RingLeaderStrategy : public Strategy {
  public:
-  explicit RingLeaderStrategy(Group group) : Strategy(group), alive_(group) {
-    group.contain_losses();
+  // In an elastic job it is for the next generation to repeat the step.
+  RingLeaderStrategy(Group group, bool is_elastic)
+      : Strategy(group), is_elastic_(is_elastic), alive_(group) {
+    if (!is_elastic) group.contain_losses();
   }
 
   Task<> after_backward(Bucket bucket) override {
@@ -57,6 +59,10 @@ class RingLeaderStrategy : public Strategy {
 
   // own_ in, mean_ out.
   Task<> complete_step() {
+    if (is_elastic_) {
+      co_await regroup_and_exchange();
+      co_return;
+    }
     const std::uint64_t step = completed_;
     while (completed_ == step) {
       const int losses = group_.lost_count();
@@ -159,6 +165,7 @@ class RingLeaderStrategy : public Strategy {
     }
   }
 
+  bool is_elastic_;
   int generation_ = 0;
   Group alive_;
   int leader_ = -1;  // its place among them
@@ -172,8 +179,8 @@ class RingLeaderStrategy : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_ring_leader(const Settings&, Group group, Workload) {
-  return std::make_unique<RingLeaderStrategy>(group);
+std::unique_ptr<Strategy> make_ring_leader(const Settings& settings, Group group, Workload) {
+  return std::make_unique<RingLeaderStrategy>(group, settings.elastic.on);
 }
 
 }  // namespace starling

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/random.h"
+#include "base/state.h"
 #include "runtime/clock.h"
 
 namespace starling {
@@ -32,6 +33,12 @@ class Schedule {
   bool adapts() const { return options_.ratio > 0; }
   std::uint64_t period() const { return options_.period; }
   void set_period(std::uint64_t period) { options_.period = period; }
+
+  void visit_state(State state) {
+    state("period", options_.period);
+    state("since", since_);
+    state("coin", coin_);
+  }
 
   // The period that would have kept the ratio, from a round that took `mixing` after
   // `computing` over the last period.

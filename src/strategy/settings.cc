@@ -194,6 +194,19 @@ std::string agreed_settings(const Settings& settings) {
   return lines_of(table);
 }
 
+std::vector<std::string> different_settings(const Settings& one, const Settings& other) {
+  toml::table first, second;
+  visit_settings(one, Writer{first});
+  visit_settings(other, Writer{second});
+  std::vector<std::string> names;
+  for (const auto& [name, node] : first) {
+    if (!(toml::table{{"value", node}} == toml::table{{"value", *second.get(name.str())}})) {
+      names.emplace_back(name.str());
+    }
+  }
+  return names;
+}
+
 std::string exchange_help() {
   return "allreduce: auto (the fastest for each length), " + allreduces_listed(" or ");
 }
@@ -248,12 +261,53 @@ void check_use(const Settings& settings) {
 
 }  // namespace
 
+namespace {
+
+void check_elastic(const Settings& settings) {
+  const ElasticSettings& elastic = settings.elastic;
+  if (!elastic.on) return;
+  if (settings.parallel.slices() > 1) {
+    throw Error("elastic and a model that is spread over several workers do not go together",
+                "leave out --pipeline and --tensor, or --elastic");
+  }
+  if (settings.strategy == StrategyKind::server) {
+    throw Error(
+        "elastic and servers do not go together yet",
+        "leave out --elastic: most gates go on without a lost worker, and --replicas outlives "
+        "lost servers");
+  }
+  if (settings.train.shards != TrainSettings::Shards::even) {
+    throw Error("elastic deals a lost worker's samples out again, and shards bind them to one",
+                "leave out --shards, or --elastic");
+  }
+  if (elastic.min_workers > settings.workers) {
+    throw Error(fmt::format("min_workers = {} is more than there are workers", elastic.min_workers),
+                fmt::format("it goes from 1 to {}", settings.workers));
+  }
+  if (elastic.max_workers != 0 && elastic.max_workers < settings.workers) {
+    throw Error(fmt::format("max_workers = {} is fewer than the {} workers to begin with",
+                            elastic.max_workers, settings.workers),
+                "0 is as many as come");
+  }
+}
+
+}  // namespace
+
+Settings with_workers(Settings settings, int workers) {
+  settings.workers = workers;
+  int& passes = settings.mix.graph.passes;
+  passes = std::min(passes, std::max(1, workers - 1));
+  if (const auto slow = slow_worker(settings); slow && slow->who >= workers) settings.slow.clear();
+  return settings;
+}
+
 void check_settings(const Settings& settings) {
   const int workers = settings.workers, passes = settings.mix.graph.passes;
   visit_settings(settings, RangeChecker{});
   find_allreduce(settings.exchange);
   check_use(settings);
   check_grid(settings);
+  check_elastic(settings);
   const int copies = settings.copies();
   if (passes > std::max(1, copies - 1)) {
     throw Error(fmt::format("passes = {} needs more than {} {}", passes, copies,
@@ -270,6 +324,11 @@ void check_settings(const Settings& settings) {
   }
   check(settings.train);
   target_of(settings.train);
+  if (const auto interval = interval_of(settings.checkpoint);
+      interval && interval->steps == 0 && settings.strategy == StrategyKind::ring_leader) {
+    throw Error("with strategy ring-leader any worker may be lost, and nobody's clock is for all",
+                "count checkpoint_every in steps, e.g. 200steps");
+  }
 }
 
 std::optional<Slowness> slow_worker(const Settings& settings) {

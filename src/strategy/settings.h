@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/names.h"
 #include "base/setting.h"
@@ -14,6 +15,8 @@
 #include "mixing/mixing_settings.h"
 #include "server/optimizer.h"
 #include "server/server_settings.h"
+#include "strategy/checkpoint_settings.h"
+#include "strategy/elastic_settings.h"
 #include "strategy/lr_schedule.h"
 #include "strategy/parallel_settings.h"
 #include "strategy/schedule_settings.h"
@@ -45,6 +48,7 @@ struct Settings {
   std::string slow;
   int seed = 1;
 
+  ElasticSettings elastic;
   ParallelSettings parallel;
   std::string exchange = "auto";  // allreduce: see exchange/allreduce.h
   MixingSettings mix;
@@ -53,6 +57,7 @@ struct Settings {
   OptimizerSettings optimizer{.momentum = 0.5};
   LrSchedule lr_schedule;
   TrainSettings train;
+  CheckpointSettings checkpoint;
 
   // Of the model: what the workers of each do together is one worker of a data-parallel system.
   int copies() const { return workers / parallel.slices(); }
@@ -109,6 +114,7 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
                            exchange_help(),
                            {s.mix.codec.kind == CodecSettings::Kind::raw, "codec raw"}},
                           s.exchange);
+  ElasticSettings::visit(s.elastic, visit);
   ParallelSettings::visit(s.parallel, visit);
   GraphSettings::visit(s.mix.graph, of_part(Part::mixing));
   MixingSettings::visit(s.mix, of_part(Part::mixing));
@@ -122,6 +128,7 @@ void visit_settings(SettingsType& s, Visitor&& visit) {
          Alike::nothing},
         s.slow);
   TrainSettings::visit(s.train, visit);
+  CheckpointSettings::visit(s.checkpoint, visit);
   OptimizerSettings::visit(s.optimizer, visit);
   LrSchedule::visit(s.lr_schedule, visit);
   visit({"seed", Section::learning, "makes first weights, shuffling and dropout repeatable"},
@@ -142,6 +149,12 @@ std::string agreed_settings(const Settings& settings);
 // Throws Error, in one sentence, if the settings cannot be run, or if one that is not as it is by
 // default is read by nobody in this configuration.
 void check_settings(const Settings& settings);
+
+// The same with another number of workers, where they come and go: what depends on it is made to fit.
+Settings with_workers(Settings settings, int workers);
+
+// The names of those that are not the same in both.
+std::vector<std::string> different_settings(const Settings& one, const Settings& other);
 
 // A remark worth making before the run starts, e.g. that another setting sends less.
 std::optional<std::string> advice(const Settings& settings);

@@ -28,11 +28,14 @@ Task<bool> Strategy::all_alike(std::span<const float> weights) {
   co_return least[0] == ~least[1];
 }
 
-Task<> Strategy::start(Replica replica) {
+Task<> Strategy::start(Replica replica, State past) {
+  if (past.restores_all()) co_return;
   Task<bool> looking = all_alike(replica.weights);
   const bool alike = co_await looking;
   if (!alike) co_await broadcast(group_, weights_channel(), replica.weights, 0);
 }
+
+Task<> Strategy::resume(Replica) { co_return; }
 
 Task<> Strategy::after_backward(Bucket) { co_return; }
 
@@ -44,6 +47,10 @@ Task<> Strategy::finish(Replica replica) {
 }
 
 Task<> Strategy::catch_up(Replica) { co_return; }
+
+Task<> Strategy::pause() { co_return; }
+
+Task<> Strategy::save_servers(std::uint64_t) { co_return; }
 
 std::unique_ptr<Strategy> make_strategy(const Settings& settings, Comm& comm, Workload workload) {
   const Group group = slice_workers(settings, comm, GroupNumber::training);

@@ -14,6 +14,7 @@
 #include "runtime/group.h"
 #include "server/factors.h"
 #include "server/server_report.h"
+#include "strategy/batch_ledger.h"
 #include "strategy/groups.h"
 #include "strategy/settings.h"
 
@@ -44,8 +45,10 @@ struct Workload {
   std::vector<Range> buckets;
   std::uint64_t batches = 0;  // of all workers together
   std::uint64_t batches_per_epoch = 1;
-  std::uint64_t own_samples = 1;  // that only this worker has
-  std::vector<Fold> folds = {};   // the matrices among the weights, where that is known
+  std::uint64_t own_samples = 1;     // that only this worker has
+  std::vector<Fold> folds = {};      // the matrices among the weights, where that is known
+  BatchLedger left = BatchLedger();  // of the batches: all, or what a run that is resumed has left
+  State past = {};  // where the worker goes on; what it is restored from lives until it has begun
 };
 
 class Progress;
@@ -63,7 +66,11 @@ class Strategy {
   virtual ~Strategy() = default;
 
   // Agrees on the first weights: rank 0's. If all have the same already, next to nothing is sent.
-  virtual Task<> start(Replica replica);
+  // With a past the replica has its weights already, and each worker goes on with its own.
+  virtual Task<> start(Replica replica, State past = {});
+  // In place of start(), where a new generation goes on with weights that it has: where all must be
+  // alike they are.
+  virtual Task<> resume(Replica replica);
   // Called once a step for every bucket, for several at the same time, while the backward pass goes
   // on.
   virtual Task<> after_backward(Bucket bucket);
@@ -71,6 +78,15 @@ class Strategy {
   virtual Task<> after_update(Replica replica);
   // Agrees on the final model: the mean of all.
   virtual Task<> finish(Replica replica);
+
+  // Between two steps: until nothing is under way that visit_state() could not tell.
+  virtual Task<> pause();
+  virtual void visit_state(State) {}
+  // What this worker would bring to finish(), and how much of it counts.
+  virtual std::span<const float> final_weights(std::span<const float> own) const { return own; }
+  virtual float final_share() const { return 1; }
+  // Lets servers that have processes of their own keep their state, as of this step.
+  virtual Task<> save_servers(std::uint64_t step);
 
   // For a worker that has done something else for a while: takes in what the others have done
   // meanwhile.

@@ -20,6 +20,8 @@ class Turns : public Dealer {
     co_return std::exchange(next_, next_ + workers_);
   }
 
+  void visit_state(State state) override { state("next", next_); }
+
   Task<> stop() override {
     if (stop_vote_ != nullptr) stop_vote_->wanted = true;
     co_return;

@@ -48,4 +48,10 @@ Batches::Batch Batches::batch(std::uint64_t step, int rank) {
   return {std::span(order_).subspan(begin + mine.begin, mine.size()), count};
 }
 
+std::size_t Batches::size_of(std::uint64_t step, int rank) const {
+  const std::size_t begin = static_cast<std::size_t>(step % steps_per_epoch_) * global_batch_;
+  const std::size_t count = std::min(global_batch_, order_.size() - begin);
+  return part(count, workers_, static_cast<std::size_t>(rank)).size();
+}
+
 }  // namespace starling

@@ -35,6 +35,8 @@ class Batches {
     std::size_t samples_of_all = 0;  // taken by all workers together in this step
   };
   Batch batch(std::uint64_t step, int rank);
+  // How many samples that batch has.
+  std::size_t size_of(std::uint64_t step, int rank) const;
 
  private:
   void shuffle_for(std::uint64_t epoch);

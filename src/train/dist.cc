@@ -115,7 +115,7 @@ Dist::~Dist() { *self_ = nullptr; }
 // bytes while the backward pass goes on.
 void Dist::watch_backward() {
   self_ = std::make_shared<Dist*>(this);
-  if (size() == 1) return;
+  if (size() == 1 && !is_elastic()) return;
   for (std::size_t i = 0; i < model_->model().parameters.size(); ++i) {
     auto accumulator =
         torch::autograd::impl::grad_accumulator(model_->model().parameters[i].second);

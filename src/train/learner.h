@@ -34,6 +34,8 @@ class Learner {
 class Workshop {
  public:
   virtual ~Workshop() = default;
+  // Before there is a model, when a run is resumed; at any time after, to be so.
+  virtual void visit_state(State) {}
   virtual Model make_model(Session& session, const DataSets& data) = 0;
   virtual std::unique_ptr<Learner> make_learner(Dist& dist) = 0;
 };

@@ -1,5 +1,6 @@
-// SIGTERM as a wish: from the time that one of these is made, the launcher's word to stop is something
-// that the training loop looks for between two steps.
+// Signals as wishes: from the time that one of these is made, the launcher's word to stop is something
+// that the training loop looks for between two steps. SIGTERM asks all to stop; where workers come and
+// go it asks only this one to leave, and SIGINT asks all.
 #pragma once
 
 #include <signal.h>
@@ -8,21 +9,28 @@ namespace starling {
 
 class StopSignal {
  public:
-  StopSignal() {
+  explicit StopSignal(bool is_elastic) : is_elastic_(is_elastic) {
     struct sigaction action {};
-    action.sa_handler = [](int) { asked_ = 1; };
-    ::sigaction(SIGTERM, &action, &before_);
+    action.sa_handler = [](int signal) { (signal == SIGTERM ? terminated_ : interrupted_) = 1; };
+    ::sigaction(SIGTERM, &action, &before_terminate_);
+    if (is_elastic_) ::sigaction(SIGINT, &action, &before_interrupt_);
   }
-  ~StopSignal() { ::sigaction(SIGTERM, &before_, nullptr); }
+  ~StopSignal() {
+    ::sigaction(SIGTERM, &before_terminate_, nullptr);
+    if (is_elastic_) ::sigaction(SIGINT, &before_interrupt_, nullptr);
+  }
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  bool asked() const { return asked_ != 0; }
+  bool asked() const { return is_elastic_ ? interrupted_ != 0 : terminated_ != 0; }
+  bool asked_to_leave() const { return is_elastic_ && terminated_ != 0; }
 
  private:
   // Of the process: a signal has no other place to go.
-  static inline volatile sig_atomic_t asked_ = 0;
-  struct sigaction before_ {};
+  static inline volatile sig_atomic_t terminated_ = 0, interrupted_ = 0;
+  bool is_elastic_;
+  struct sigaction before_terminate_ {};
+  struct sigaction before_interrupt_ {};
 };
 
 }  // namespace starling

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/optim.h>
@@ -9,11 +10,15 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "exchange/collectives.h"
+#include "job/checkpoint.h"
+#include "job/past.h"
 #include "job/run_summary.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
@@ -26,6 +31,7 @@
 #include "train/dist.h"
 #include "train/evaluation.h"
 #include "train/learner.h"
+#include "train/optimizer_state.h"
 #include "train/stop_signal.h"
 
 namespace starling {
@@ -70,7 +76,29 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerSettings&
                                                  .weight_decay(settings.weight_decay));
 }
 
+Worker::Memory memory_of(torch::optim::Optimizer& optimizer) {
+  Worker::Memory memory;
+  memory.save = [&optimizer] {
+    torch::serialize::OutputArchive archive;
+    optimizer.save(archive);
+    std::ostringstream stream;
+    archive.save_to(stream);
+    const std::string text = stream.str();
+    const auto bytes = std::as_bytes(std::span(text));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  memory.restore = [&optimizer](ConstBytes bytes) {
+    std::istringstream stream(
+        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    torch::serialize::InputArchive archive;
+    archive.load_from(stream);
+    optimizer.load(archive);
+  };
+  return memory;
+}
+
 constexpr const char* kModelFile = "model.safetensors";
+constexpr Channel kCheckpointChannel{5, Purpose::control, "agreeing on a checkpoint"};
 
 struct AskedToStop : Error {
   using Error::Error;
@@ -89,32 +117,82 @@ Shards shards_for(const Settings& settings, const DataSet& train) {
                    settings.train.shard_alpha, static_cast<std::uint64_t>(settings.seed));
 }
 
+// Where a training stands that is to go on, from the files of all who had a part in it.
+struct Legacy {
+  Legacy(const Job& job, const Settings& settings)
+      : copies(settings.copies()),
+        past(load_past(job, settings, [this](const Snapshot& worker) { add(worker); })) {}
+
+  State state() const { return past ? State::restoring(*past) : State(); }
+  // As many workers as there were: each goes on as it was.
+  bool is_whole() const { return past && !past->partial; }
+
+  int copies;  // that batches are cut for
+  std::vector<std::uint64_t> ledger;
+  std::vector<DoneBatches> done;
+  std::uint64_t rounds = 0, samples = 0;
+  std::int64_t elapsed = 0;
+  std::optional<Snapshot> past;  // reading it fills the others
+
+ private:
+  void add(const Snapshot& worker) {
+    const State state = State::restoring(worker).in("trainer");
+    std::uint64_t its_rounds = 0, its_samples = 0;
+    std::int64_t its_elapsed = 0;
+    state("copies", copies);
+    state.of_any_length("ledger", ledger);
+    done.emplace_back().visit_state(state.in("done"));
+    state("rounds", its_rounds);
+    state("samples", its_samples);
+    state("elapsed", its_elapsed);
+    if (copies < 1 || copies > 4096) throw Error("the checkpoint is of no training");
+    rounds = std::max(rounds, its_rounds);
+    samples += its_samples;
+    elapsed = std::max(elapsed, its_elapsed);
+  }
+};
+
 class Trainer {
  public:
   Trainer(const Settings& settings, const Job& job, Workshop& workshop)
       : settings_(settings),
         place_(place_of(settings, job.rank)),
+        legacy_(job, settings),
         data_(load_data(settings.train, settings.copies())),
         train_(*data_.train),
         test_(*data_.test),
-        batches_(train_.count(), settings.copies(), settings.train.batch,
+        batches_(train_.count(), legacy_.copies, settings.train.batch,
                  static_cast<std::uint64_t>(settings.seed), shards_for(settings, train_)),
         steps_(steps_of(settings.train, batches_)),
+        workshop_(workshop),
         session_(join_alike(job, settings)),
         dist_(session_, seeded_model(workshop), settings, workload()),
         learner_(workshop.make_learner(dist_)),
         optimizer_(make_optimizer(settings.optimizer, dist_.model())) {
-    if (asks_for_work()) {
-      dealer_ = make_dealer(settings, dist_.comm(), workload(), dist_.strategy());
-    }
+    dist_.keep(memory_of(*optimizer_));
+    deal();
+    begin_where_it_stood();
+    interval_ = interval_of(settings.checkpoint);
+    if (interval_ && !job.checkpoints.empty()) writer_.emplace(job, job.checkpoints);
     parameters_ = dist_.sum_over_copy(static_cast<double>(own_parameters()));
   }
 
   void run(const std::filesystem::path& run_folder) {
-    const StopSignal stop;
+    const StopSignal stop(dist_.is_elastic());
     try {
-      train(stop);
-      conclude(run_folder);
+      start_ = dist_.loop().now() - Time(legacy_.elapsed);
+      kept_ = met_ = dist_.loop().now();
+      while (!over_) {
+        try {
+          train(stop);
+          if (!over_ && writer_ && kept_round_ != rounds_) keep_checkpoint();
+          if (!over_) conclude(run_folder);
+          over_ = true;
+        } catch (const Error& error) {
+          if (!dist_.can_go_on_after(error)) throw;
+          go_on();
+        }
+      }
     } catch (const std::exception& error) {
       if (leaves_the_model(error)) leave_model(run_folder / kModelFile);
       throw;
@@ -122,17 +200,35 @@ class Trainer {
   }
 
  private:
-  void train(const StopSignal& stop) {
-    start_ = dist_.loop().now();
-    const std::optional<Target> target = target_of(settings_.train);
+  // With those who are there now; or without us, if we have left.
+  void go_on() {
+    dealer_.reset();
+    over_ = !dist_.next_generation();
+    if (!over_) deal();
+  }
+  std::uint64_t evaluations_due(std::uint64_t step) const {
     const auto every = static_cast<std::uint64_t>(std::ceil(
         settings_.train.evaluate_every * static_cast<double>(batches_.steps_per_epoch())));
-    std::uint64_t evaluated = 0;  // how often it was due
-    while (const std::optional<std::uint64_t> batch = next_batch(stop)) {
-      const std::uint64_t step = *batch / copies();
-      const std::uint64_t due = every > 0 ? step / every : 0;
-      if (due > evaluated) {
-        evaluated = due;
+    return every > 0 ? step / every : 0;
+  }
+  void deal() {
+    // All workers of a generation count alike how often they have evaluated: if the last time may have
+    // been cut short, it comes again.
+    const std::uint64_t step = dist_.batch_at(0).value_or(0) / copies();
+    evaluated_ = evaluations_due(std::max<std::uint64_t>(step, 1) - 1);
+    done_ = DoneBatches();
+    begin_round(step);
+    if (!asks_for_work()) return;
+    dealer_ = make_dealer(dist_.settings(), dist_.comm(), dist_.workload(), dist_.strategy());
+  }
+
+  void train(const StopSignal& stop) {
+    const std::optional<Target> target = target_of(settings_.train);
+    while (const std::optional<std::uint64_t> turn = next_batch(stop)) {
+      const std::uint64_t step = step_of_round(*turn);
+      const std::uint64_t due = evaluations_due(step);
+      if (due > evaluated_) {
+        evaluated_ = due;
         evaluate();
         if (dist_.leads()) {
           dist_.run("catching up", dist_.strategy().catch_up(dist_.model().replica()));
@@ -143,10 +239,118 @@ class Trainer {
         stopping_ = reached;
       }
       set_learning_rate(step);
-      train_step(*batch);
+      const bool taken = train_step(*turn);
+      if (taken)
+        legacy_.past.reset();  // a server beside this worker may have begun with it only now
       step_ = step + 1;
       report_progress();
+      if (taken && checkpoint_is_due()) keep_checkpoint();
+      if (stop.asked_to_leave()) dist_.leave();
+      if (dist_.generation_is_over()) {
+        go_on();
+        if (over_) return;
+      }
     }
+  }
+
+  // What this worker must not lose, beside what others of its copy have.
+  void visit_state(State state) {
+    starling::visit_state(*optimizer_, state.in(kOptimizerState));
+    workshop_.visit_state(state.in("workshop"));
+    if (dealer_) dealer_->visit_state(state.in("dealer"));
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    torch::Tensor random = generator.get_state();
+    state("torch_random", std::span(random.data_ptr<std::uint8_t>(), random.nbytes()));
+    if (state.restores()) generator.set_state(random);
+    const State own = state.in("trainer");
+    std::vector<std::uint64_t> ledger = dist_.ledger().numbers();
+    std::int64_t elapsed = (dist_.loop().now() - start_).count();
+    own("copies", legacy_.copies);
+    own.of_any_length("ledger", ledger);
+    done_.visit_state(own.in("done"));
+    own("rounds", rounds_);
+    own("samples", samples_);
+    own("elapsed", elapsed);
+    own("step", step_);
+    own("evaluated", evaluated_);
+    own("aside", aside_);
+    own("loss_sum", loss_sum_);
+    own("losses", losses_);
+    own("train_loss", train_loss_);
+    own("accuracy", accuracy_);
+    own("loss", loss_);
+    own("spread", spread_);
+    own("seen", seen_);
+  }
+
+  // After as many steps for all, where they go step by step.
+  void begin_where_it_stood() {
+    if (!legacy_.past) return;
+    visit_state(legacy_.state());
+    if (!legacy_.is_whole()) {  // what was drawn belongs to who drew it, and is not drawn again
+      if (place_.copy == 0) samples_ = legacy_.samples;
+      torch::manual_seed(Random{static_cast<std::uint64_t>(settings_.seed), legacy_.rounds,
+                                static_cast<std::uint64_t>(place_.copy),
+                                static_cast<std::uint64_t>(place_.stage)}
+                             .bits());
+      rounds_ = legacy_.rounds;
+    }
+    begin_round(rounds_);
+  }
+  void begin_round(std::uint64_t round) {
+    rounds_ = met_round_ = kept_round_ = round;
+    meeting_ = round + 1;
+  }
+
+  // Those who cut together: all, or whoever has a copy of the model.
+  Group cutters() { return cuts_together(settings_) ? dist_.everyone() : dist_.copy(); }
+
+  // By steps all know. By time one of them says; so that nobody is asked in vain after every step, it
+  // also says when they meet next: four times in an interval.
+  bool checkpoint_is_due() {
+    if (!writer_) return false;
+    if (interval_->steps > 0) return rounds_ / interval_->steps > kept_round_ / interval_->steps;
+    if (rounds_ < meeting_) return false;
+    struct {
+      std::uint64_t is_due, next;
+    } word{};
+    if (const Group group = cutters(); group.rank() == 0) {
+      const Time now = dist_.loop().now(), since = now - kept_;
+      const Time round =
+          std::max(Time(1), (now - met_) / static_cast<Time::rep>(rounds_ - met_round_));
+      word.is_due = since >= interval_->time ? 1 : 0;
+      const Time wait = word.is_due ? interval_->time : interval_->time - since;
+      word.next =
+          rounds_ + std::clamp<std::uint64_t>(
+                        static_cast<std::uint64_t>(std::min(wait, interval_->time / 4) / round), 1,
+                        1'000'000);
+    }
+    met_ = dist_.loop().now();
+    dist_.run("agreeing on a checkpoint", tell_cutters(word));
+    met_round_ = rounds_;
+    meeting_ = word.next;
+    return word.is_due != 0;
+  }
+  template <class Word>
+  Task<> tell_cutters(Word& word) {
+    co_await broadcast(cutters(), kCheckpointChannel, object_bytes(word), 0);
+  }
+
+  // A cut through all who go step by step, and their servers, is after the same step: whoever goes on
+  // before servers have copied their state might change it.
+  void keep_checkpoint() {
+    const bool waits = cuts_together(settings_) && server_count(settings_) > 0;
+    if (dealer_) dist_.run("a checkpoint", dealer_->pause());
+    dist_.run("a checkpoint", dist_.strategy().pause());
+    if (waits) dist_.run("a checkpoint", barrier(dist_.everyone(), kCheckpointChannel));
+    Snapshot snapshot;
+    dist_.visit_state(State::saving(snapshot));
+    visit_state(State::saving(snapshot));
+    if (dist_.leads()) dist_.run("a checkpoint", dist_.strategy().save_servers(rounds_));
+    if (waits) dist_.run("a checkpoint", barrier(dist_.everyone(), kCheckpointChannel));
+    writer_->write(rounds_, dist_.comm().rank(), dist_.settings().workers, std::move(snapshot));
+    kept_ = dist_.loop().now();
+    kept_round_ = rounds_;
   }
 
   // The launcher asks one worker, and only whoever leads speaks up when another is lost. One that
@@ -186,6 +390,7 @@ class Trainer {
         1, static_cast<int>(std::thread::hardware_concurrency()) / session_->job().local_size));
     const auto seed = static_cast<std::uint64_t>(settings_.seed) * 10'000;
     torch::manual_seed(seed);
+    workshop.visit_state(legacy_.state().in("workshop"));
     Model model = workshop.make_model(*session_, data_);
     torch::manual_seed(seed + static_cast<std::uint64_t>(place_.copy * settings_.parallel.pipeline +
                                                          place_.stage));
@@ -198,7 +403,8 @@ class Trainer {
         std::llround(settings.epochs * static_cast<double>(batches.steps_per_epoch())));
   }
 
-  std::uint64_t copies() const { return static_cast<std::uint64_t>(settings_.copies()); }
+  // That batches are cut for; others than there were may have taken over.
+  std::uint64_t copies() const { return static_cast<std::uint64_t>(legacy_.copies); }
   bool in_step() { return dist_.strategy().in_step(); }
   // One of a copy asks for its work; one, who knows the loss, speaks for it.
   bool asks_for_work() { return dist_.copy().rank() == 0; }
@@ -219,6 +425,14 @@ class Trainer {
     work.own_samples = batches_.samples_of(place_.copy);
     work.batches = steps_ * copies();
     work.batches_per_epoch = batches_.steps_per_epoch() * copies();
+    work.left = BatchLedger(work.batches);
+    if (!legacy_.past) return work;
+    work.past = legacy_.state();
+    work.left = BatchLedger::of(legacy_.ledger);
+    work.left.set_end(work.batches);
+    if (!legacy_.is_whole()) work.left.strike_out(legacy_.done);
+    const auto now = static_cast<std::uint64_t>(settings_.copies());
+    work.batches = (work.left.left() + now - 1) / now * now;
     return work;
   }
 
@@ -246,10 +460,15 @@ class Trainer {
     dist_.strategy().set_rate(share);
   }
 
-  void train_step(std::uint64_t number) {
+  // Whether it was the last one of those that make a step.
+  bool train_step(std::uint64_t turn) {
     Batches::Batch batch;
-    if (!dist_.strategy().rests()) {
-      batch = batches_.batch(number / copies(), static_cast<int>(number % copies()));
+    const std::optional<std::uint64_t> number = dist_.batch_at(turn);
+    if (number && !dist_.strategy().rests()) {
+      batch = batches_.batch(*number / copies(), static_cast<int>(*number % copies()));
+      if (dist_.is_elastic() || copies() != static_cast<std::uint64_t>(dist_.size())) {
+        batch.samples_of_all = samples_of_round(turn);
+      }
     }
     if (!batch.indices.empty()) {
       const std::optional<double> loss = learner_->learn(train_.pick(batch.indices), weight(batch));
@@ -257,10 +476,35 @@ class Trainer {
         loss_sum_ += in_its_unit(*loss);
         ++losses_;
       }
+    } else {  // it has nothing to add, and comes to the exchange all the same
+      for (int pass = 1; pass < passes_of_a_batch(settings_); ++pass) dist_.pass_over();
     }
     if (dealer_) dealer_->look_ahead();
-    dist_.step(*optimizer_);
+    const bool taken = dist_.step(*optimizer_);
     samples_ += batch.indices.size();
+    if (number) done_.add(*number);
+    ++rounds_;
+    return taken;
+  }
+
+  // The turns of all workers in the round that this one is in; the first of them comes to a batch.
+  std::uint64_t first_of_round(std::uint64_t turn) {
+    const auto n = static_cast<std::uint64_t>(dist_.size());
+    return turn / n * n;
+  }
+  std::uint64_t step_of_round(std::uint64_t turn) {
+    return dist_.batch_at(first_of_round(turn)).value_or(0) / copies();
+  }
+  std::size_t samples_of_round(std::uint64_t turn) {
+    const std::uint64_t first = first_of_round(turn);
+    std::size_t samples = 0;
+    for (std::uint64_t other = first; other < first + static_cast<std::uint64_t>(dist_.size());
+         ++other) {
+      if (const auto number = dist_.batch_at(other)) {
+        samples += batches_.size_of(*number / copies(), static_cast<int>(*number % copies()));
+      }
+    }
+    return samples;
   }
 
   // Of text it is told in bits per character.
@@ -491,7 +735,7 @@ class Trainer {
   // Who is left beside it.
   std::vector<int> others() {
     std::vector<int> ranks;
-    for (int rank = 0; rank < settings_.workers; ++rank) {
+    for (int rank = 0; rank < dist_.settings().workers; ++rank) {
       if (rank != dist_.comm().rank() && !dist_.everyone().is_lost(rank)) ranks.push_back(rank);
     }
     return ranks;
@@ -514,7 +758,10 @@ class Trainer {
     summary.accuracy = accuracy_;
     summary.loss = loss_;
     if (settings_.train.is_text()) summary.loss_unit = kBitsPerCharacter;
-    summary.epochs = static_cast<double>(samples) / static_cast<double>(train_.count());
+    // What those who were lost have learned from is not among the samples that are left to count.
+    summary.epochs = dist_.is_elastic()
+                         ? epochs()
+                         : static_cast<double>(samples) / static_cast<double>(train_.count());
     summary.steps = step_;
     summary.samples = samples;
     summary.seconds = seconds(dist_.loop().now() - start_);
@@ -553,20 +800,33 @@ class Trainer {
 
   Settings settings_;
   Place place_;
+  Legacy legacy_;
   DataSets data_;
   const DataSet& train_;
   const DataSet& test_;
   Batches batches_;
   std::uint64_t steps_;  // of each worker, if they share the work evenly
+  Workshop& workshop_;
   std::shared_ptr<Session> session_;
   Dist dist_;
   std::unique_ptr<Learner> learner_;
   std::unique_ptr<Dealer> dealer_;  // where this worker asks for its copy's work
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 
+  std::optional<CheckpointInterval> interval_;
+  std::optional<CheckpointWriter> writer_;
+  std::uint64_t rounds_ = 0;      // that all workers have done: checkpoints are named by it
+  std::uint64_t meeting_ = 0;     // the round after which to speak of one next,
+  std::uint64_t met_round_ = 0;   // the last time, and
+  std::uint64_t kept_round_ = 0;  // when there was one
+  Time met_{0}, kept_{0};
+  DoneBatches done_;  // by this worker, of what was left when this many workers began
+
   std::uint64_t step_ = 0;
-  bool stopping_ = false;      // this worker has asked all to stop
-  std::uint64_t samples_ = 0;  // that this worker has trained on
+  std::uint64_t evaluated_ = 0;  // how often it was due
+  bool over_ = false;            // for this worker
+  bool stopping_ = false;        // this worker has asked all to stop
+  std::uint64_t samples_ = 0;    // that this worker has trained on
   Time start_{0}, reported_{0}, finishing_{0};
   TimeSpent aside_;
   std::optional<TimeSpent> trained_;  // once there is one model

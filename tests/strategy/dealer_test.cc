@@ -101,7 +101,7 @@ TEST(Dealer, AClerkGivesEachBatchToWhoeverIsFree) {
 TEST(Dealer, AClerkDealsEachBatchOnceThoughAWorkerIsLost) {
   for (const Time when : {Time(5ms), Time(123ms), Time(300ms)}) {
     SimulatedTraining training = dealt_training(4, "async");
-    training.faults.crashes[2] = when;
+    training.faults.crashes.push_back({2, when});
     expect_each_once(training, simulate(training).order);
   }
 }
@@ -176,7 +176,7 @@ TEST(Dealer, AHelperTakesNoBatchBehindTheLast) {
 
 TEST(Dealer, WhereNobodyWaitsTheOthersDoTheWorkOfALostOne) {
   SimulatedTraining training = gossip(4);
-  training.faults.crashes[1] = 200ms;
+  training.faults.crashes.push_back({1, 200ms});
   const SimulatedResult result = simulate(training);
   EXPECT_LT(result.batches[1], 25u);
   EXPECT_GE(result.all_batches(), training.batches);

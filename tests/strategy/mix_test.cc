@@ -273,7 +273,7 @@ TEST(Bounded, NobodyWaitsForOneWhoIsLost) {
       training.settings.schedule.ahead_bound = 2;
       training.settings.slow = "3:6";
       training.steps = 100;
-      training.crashes[lost] = 333ms;
+      training.crashes.push_back({lost, 333ms});
       const Trained trained = train(training);
       for (std::size_t rank = 0; rank < 5; ++rank) {
         if (static_cast<int>(rank) == lost) continue;
@@ -345,7 +345,7 @@ std::vector<Floats> cut_short(const Settings& settings, const Vectors& before,
   network.standard.bytes_per_second = 1e6;
   Vectors weights = before;
   Faults faults;
-  faults.crashes[1] = std::chrono::milliseconds(60);
+  faults.crashes.push_back({1, std::chrono::milliseconds(60)});
   Cluster cluster(settings.workers, network, faults);
   const auto work = [&](Comm& comm) -> Task<> {
     return mix_once(settings, comm, weights[index(comm.rank())], parameters);

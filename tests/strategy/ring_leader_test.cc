@@ -74,7 +74,7 @@ TEST(RingLeader, ALostWorkerOrLeaderIsReplacedAndTheStepRepeated) {
         SCOPED_TRACE(testing::Message()
                      << workers << " workers, rank " << lost << " at " << when.count() << " ns");
         SimulatedTraining training = ring_training(workers);
-        training.faults.crashes[lost] = when;
+        training.faults.crashes.push_back({lost, when});
         const SimulatedResult result = simulate(training);
         double best = 1e9;
         const auto survivor = static_cast<std::size_t>(lost == 0 ? 1 : 0);
@@ -98,8 +98,8 @@ TEST(RingLeader, ALostWorkerOrLeaderIsReplacedAndTheStepRepeated) {
 TEST(RingLeader, TwoMayBeLostOneAfterTheOtherOrTogether) {
   for (const Time second : {Time(100ms), Time(100ms + 50us), Time(101ms), Time(250ms)}) {
     SimulatedTraining training = ring_training(5);
-    training.faults.crashes[4] = 100ms;
-    training.faults.crashes[3] = second;
+    training.faults.crashes.push_back({4, 100ms});
+    training.faults.crashes.push_back({3, second});
     const SimulatedResult result = simulate(training);
     for (std::size_t rank : {0u, 1u, 2u}) {
       ASSERT_FALSE(result.errors[rank]);

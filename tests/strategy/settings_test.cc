@@ -109,7 +109,8 @@ constexpr std::size_t field_count() {
 // graph's size and merge weights, and for mixing whether it waits, its rounds up and down, its seed
 // and what the model's matrices are.
 TEST(Settings, VisitForgetsNone) {
-  const std::size_t count = field_count<Settings>() - 7 + field_count<GraphSettings>() - 2 +
+  const std::size_t count = field_count<Settings>() - 9 + field_count<ElasticSettings>() +
+                            field_count<CheckpointSettings>() + field_count<GraphSettings>() - 2 +
                             field_count<MixingSettings>() - 2 - 5 + field_count<CodecSettings>() +
                             field_count<ScheduleSettings>() + field_count<ServerSettings>() - 2 +
                             field_count<GateSettings>() + field_count<StalenessRule>() +
@@ -393,6 +394,9 @@ TEST(CheckSettings, RefusesASettingThatNobodyReadsAndTakesItWhereSomebodyDoes) {
   const std::string mix = "strategy = 'mix'\n", server = "strategy = 'server'\n";
   const std::string async = mix + "schedule = 'async'\n";
   const Changes all = {
+      {"keep_checkpoints = 2", "checkpoint_every = '30s'"},
+      {"min_workers = 2", "elastic = true"},
+      {"max_workers = 9", "elastic = true"},
       {"passes = 2", mix},
       {"passes_mean = 'group'", mix},
       {"passes_mean = 'repeat'", "strategy = 'pairwise'"},
@@ -585,8 +589,13 @@ TEST(CheckSettings, RefusesWhatServersCannotDo) {
               s.server.servers = 5, s.server.placement = ServerSettings::Placement::workers;
             }),
             "5 servers do not fit on 4 workers; with placement = workers there can be 1 to 4");
-  EXPECT_EQ(check_server([](Settings& s) { s.server.replicas = 2; }),
-            "replicas = 2: replicated shards are not built yet; it can only be 1");
+  EXPECT_EQ(
+      check_server([](Settings& s) { s.server.replicas = 2; }),
+      "replicas = 2: a shard cannot be on more servers than the 1 there is; replicas goes from "
+      "1 to 1");
+  EXPECT_EQ(check_server([](Settings& s) { s.server.servers = 3, s.server.replicas = 4; }),
+            "replicas = 4: a shard cannot be on more servers than the 3 there are; replicas goes "
+            "from 1 to 3");
   EXPECT_EQ(check_server([](Settings& s) { s.server.group = 3; }),
             "4 workers cannot be shared out evenly in groups of 3; group must divide workers");
   EXPECT_EQ(check_server([](Settings& s) {

@@ -1,0 +1,411 @@
+#include "roster/council.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/all.h"
+#include "runtime/race.h"
+
+namespace starling {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Time kTellPatience = seconds(2);
+constexpr Time kLeaderPatience = seconds(3);  // until who deferred to a lower one proposes itself
+constexpr Time kTimeToLeave = seconds(10);
+constexpr Time kAskAgain = milliseconds(250);
+constexpr Time kForgetGuest = seconds(3);  // it asks again much sooner
+constexpr Time kShunFor = seconds(5);      // twice as long each time
+constexpr std::uint64_t kStepsAhead = 4;   // by then all have heard: a round of questions a step
+constexpr std::size_t kMostGuests = 256;
+
+}  // namespace
+
+Council::Council(Loop& loop, RosterPost& post, Member self, Roster roster, Rules rules,
+                 std::uint64_t seed)
+    : loop_(loop),
+      post_(post),
+      self_(self),
+      roster_(std::move(roster)),
+      generation_(roster_.generation),
+      rules_(rules),
+      random_{seed},
+      news_(loop),
+      work_(loop) {
+  lead_.emplace(lead());
+}
+
+Message Council::message(Message::Kind kind) const {
+  Message message;
+  message.kind = kind;
+  message.sender = self_;
+  message.roster = roster_;
+  return message;
+}
+
+// What was decided later than what we know.
+void Council::learn(const Roster& roster) {
+  if (roster.generation <= roster_.generation || roster.members.empty()) return;
+  roster_ = roster;
+  promised_ = agreed_in_ = {};
+  agreed_.reset();
+  for (const Member& member : roster_.members) guests_.erase(member.id);
+  news_.ring();
+  work_.ring();
+}
+
+Message Council::answer(const Message& question, const Address& from) {
+  const bool knows_less = question.roster.generation <= roster_.generation;
+  switch (question.kind) {
+    case Message::Kind::decided:
+      learn(question.roster);
+      return message(Message::Kind::noted);
+    case Message::Kind::leave:
+      leave();
+      return message(Message::Kind::noted);
+    case Message::Kind::join: {
+      if (question.terms != rules_.terms) return message(Message::Kind::refused);
+      Guest guest{question.sender, loop_.now()};
+      guest.member.door.ip = from.ip;  // which it may not know itself
+      if (is_member() && !roster_.has(guest.member.id) && !shuns(guest.member.id) &&
+          (guests_.contains(guest.member.id) || guests_.size() < kMostGuests)) {
+        guests_[guest.member.id] = guest;
+        work_.ring();
+      }
+      return message(Message::Kind::noted);
+    }
+    case Message::Kind::assemble:
+    case Message::Kind::prepare:
+    case Message::Kind::accept:
+      if (knows_less) return message(Message::Kind::decided);
+      if (!is_member() || question.roster.generation != next_generation()) {
+        return message(Message::Kind::noted);  // we know less, or do not vote
+      }
+      return answer_member(question);
+    default:
+      return message(Message::Kind::noted);
+  }
+}
+
+// As a voter.
+Message Council::answer_member(const Message& question) {
+  if (question.kind == Message::Kind::assemble) {
+    want_next();
+    return message(Message::Kind::noted);
+  }
+  highest_round_ = std::max(highest_round_, question.ballot.round);
+  if (question.ballot < promised_) {
+    Message refused = message(Message::Kind::refused);
+    refused.ballot = promised_;
+    return refused;
+  }
+  promised_ = question.ballot;
+  if (question.kind == Message::Kind::accept) {
+    agreed_in_ = question.ballot;
+    agreed_ = question.roster;
+    return message(Message::Kind::accepted);
+  }
+  Message promise = message(Message::Kind::promised);
+  promise.ballot = promised_;
+  promise.leaves = leaves_ ? 1 : 0;
+  promise.stopped = stopped_ ? 1 : 0;
+  promise.step = step_;
+  promise.missed = missed_;
+  promise.agreed_in = agreed_in_;
+  if (agreed_) promise.roster = *agreed_;
+  forget_old_guests();
+  for (const auto& [id, guest] : guests_) promise.guests.push_back(guest.member);
+  return promise;
+}
+
+void Council::leave() {
+  leaves_ = true;
+  want_next();
+}
+
+void Council::want_next() {
+  wanted_ = next_generation();
+  work_.ring();
+}
+
+void Council::forget_old_guests() {
+  std::erase_if(guests_,
+                [&](const auto& each) { return each.second.heard + kForgetGuest < loop_.now(); });
+}
+
+bool Council::shuns(std::uint64_t id) const {
+  const auto found = shunned_.find(id);
+  return found != shunned_.end() && loop_.now() < found->second.until;
+}
+
+void Council::did_not_meet(std::optional<std::uint64_t> missing,
+                           const std::vector<std::uint64_t>& guests) {
+  missed_ = missing.value_or(0);
+  for (std::uint64_t id : guests) {
+    Shunned& shunned = shunned_[id];
+    shunned.times = std::min(shunned.times + 1, 6);
+    shunned.until = loop_.now() + kShunFor * (1 << shunned.times);
+    guests_.erase(id);
+  }
+}
+
+bool Council::has_room() const { return roster_.workers() < rules_.most_workers; }
+
+bool Council::must_propose() {
+  forget_old_guests();
+  return is_member() && (wanted_ == next_generation() || (!guests_.empty() && has_room()));
+}
+
+// Proposes whenever it is for us to do that.
+Task<> Council::lead() {
+  while (true) {
+    while (!must_propose()) co_await work_.rung();
+    const std::uint64_t before = roster_.generation;
+    Task<bool> proposal = propose();
+    const bool decided = co_await proposal;
+    if (decided && roster_.generation > before) continue;
+    // Two who propose at the same time must not do so again and again.
+    const auto pause = static_cast<std::int64_t>(50 + random_.below(250));
+    co_await sleep_until(loop_, loop_.now() + milliseconds(pause));
+  }
+}
+
+Task<bool> Council::propose() {
+  const Roster voters = roster_;
+  const std::uint64_t generation = next_generation();
+  const Ballot ballot{++highest_round_, self_.id};
+  const auto is_over = [&] { return roster_.generation >= generation; };
+
+  Message prepare = message(Message::Kind::prepare);
+  prepare.ballot = ballot;
+  prepare.roster = {generation, 0, {}};
+  Tally promises;
+  co_await poll(prepare, promises, Message::Kind::promised);
+  if (is_over()) co_return true;
+  if (!may_decide(voters, promises.agree, promises.dead) || !is_worth_it(promises)) {
+    co_return false;
+  }
+
+  Message accept = message(Message::Kind::accept);
+  accept.ballot = ballot;
+  accept.roster = compose(promises);
+  accept.roster.generation = generation;
+  if (accept.roster.workers() < rules_.least_workers) co_return false;
+  Tally votes;
+  co_await poll(accept, votes, Message::Kind::accepted);
+  if (is_over()) co_return true;
+  for (std::size_t place = 0; place < votes.dead.size(); ++place) {
+    if (promises.dead[place]) votes.dead[place] = true;
+  }
+  if (!may_decide(voters, votes.agree, votes.dead)) co_return false;
+  learn(accept.roster);
+  telling_.remove_if([](const Running& each) { return each.done(); });
+  telling_.emplace_back(tell_all(accept.roster, voters));
+  co_return true;
+}
+
+// A member that is only busy is not to be left out where all could go on.
+bool Council::is_worth_it(const Tally& tally) const {
+  bool all_are_known = true;
+  for (std::size_t place = 0; place < tally.answers.size(); ++place) {
+    if (tally.agree[place] && tally.answers[place].message->stopped != 0) return true;
+    all_are_known = all_are_known && (tally.agree[place] || tally.dead[place]);
+  }
+  return all_are_known;
+}
+
+// Asks all voters at the same time, ourselves among them.
+Task<> Council::poll(const Message& question, Tally& tally, Message::Kind agreement) {
+  const Roster voters = roster_;
+  const std::size_t n = voters.members.size();
+  tally.answers.resize(n);
+  std::vector<Task<>> asking;
+  for (std::size_t place = 0; place < n; ++place) {
+    const Member& voter = voters.members[place];
+    if (voter.id == self_.id) {
+      tally.answers[place].message = answer(question, self_.door);
+    } else {
+      asking.push_back(ask_one(voter.door, question, rules_.patience, tally.answers[place]));
+    }
+  }
+  co_await all(std::move(asking));
+  for (const RosterPost::Answer& answer : tally.answers) {
+    const std::optional<Message>& said = answer.message;
+    tally.agree.push_back(said && said->kind == agreement);
+    tally.dead.push_back(answer.is_dead);
+    if (said && said->kind == Message::Kind::refused) {
+      highest_round_ = std::max(highest_round_, said->ballot.round);
+    }
+    if (said && said->kind == Message::Kind::decided) learn(said->roster);
+  }
+}
+
+Task<> Council::ask_one(Address door, Message question, Time patience, RosterPost::Answer& answer) {
+  Task<RosterPost::Answer> asking = post_.ask(door, std::move(question), patience);
+  answer = co_await asking;
+}
+
+// What must be proposed if somebody may have decided it already, or else what we find best.
+Roster Council::compose(const Tally& tally) {
+  const Message* latest = nullptr;
+  for (std::size_t place = 0; place < tally.answers.size(); ++place) {
+    if (!tally.agree[place]) continue;
+    const Message& promise = *tally.answers[place].message;
+    if (promise.agreed_in == Ballot{}) continue;
+    if (latest == nullptr || latest->agreed_in < promise.agreed_in) latest = &promise;
+  }
+  if (latest != nullptr) return latest->roster;
+
+  Roster next;
+  std::map<std::uint64_t, Member> guests;
+  for (std::size_t place = 0; place < tally.answers.size(); ++place) {
+    if (!tally.agree[place]) continue;
+    const Message& promise = *tally.answers[place].message;
+    for (const Member& guest : promise.guests) guests.emplace(guest.id, guest);
+    if (promise.leaves != 0) continue;
+    Member member = promise.sender;
+    member.id = roster_.members[place].id;
+    member.door = roster_.members[place].door;
+    member.role = roster_.members[place].role;
+    next.members.push_back(member);
+  }
+  leave_out_who_cannot_meet(next, tally);
+  for (const auto& [id, guest] : guests) {
+    if (next.has(id) || shuns(id)) continue;
+    const bool works = guest.role == Member::Role::worker;
+    if (!works || next.workers() < rules_.most_workers) next.members.push_back(guest);
+  }
+  std::ranges::stable_sort(next.members, {}, &Member::role);
+  next.begins_after = last_step(tally);
+  return next;
+}
+
+// Of two members of whom one has missed the other, the lower one stays.
+void Council::leave_out_who_cannot_meet(Roster& next, const Tally& tally) const {
+  for (std::size_t place = 0; place < tally.answers.size(); ++place) {
+    if (!tally.agree[place]) continue;
+    const std::optional<int> misses = next.place_of(roster_.members[place].id);
+    const std::optional<int> missed = next.place_of(tally.answers[place].message->missed);
+    if (misses && missed) next.members.erase(next.members.begin() + std::max(*misses, *missed));
+  }
+}
+
+// Where all members are there and at work, none needs to repeat a step.
+std::uint64_t Council::last_step(const Tally& tally) const {
+  std::uint64_t furthest = 0;
+  for (std::size_t place = 0; place < tally.answers.size(); ++place) {
+    if (!tally.agree[place] || tally.answers[place].message->stopped != 0) return 0;
+    furthest = std::max(furthest, tally.answers[place].message->step);
+  }
+  return rules_.in_step ? furthest + kStepsAhead : 0;
+}
+
+// Those who have a part in it, and those who have none any more.
+Task<> Council::tell_all(Roster roster, Roster voters) {
+  Message decided = message(Message::Kind::decided);
+  decided.roster = roster;
+  std::map<std::uint64_t, Address> doors;
+  for (const Member& member : voters.members) doors[member.id] = member.door;
+  for (const Member& member : roster.members) doors[member.id] = member.door;
+  doors.erase(self_.id);
+  std::list<RosterPost::Answer> answers;
+  std::vector<Task<>> telling;
+  for (const auto& [id, door] : doors) {
+    telling.push_back(ask_one(door, decided, kTellPatience, answers.emplace_back()));
+  }
+  co_await all(std::move(telling));
+}
+
+Task<> Council::until_decided_or(Time deadline) {
+  Task<int> contest =
+      race([](Bell& bell) -> Task<> { co_await bell.rung(); }(news_), sleep_until(loop_, deadline));
+  co_await contest;
+}
+
+Task<bool> Council::next() {
+  stopped_ = true;
+  const std::uint64_t before = generation_;
+  const Time begun = loop_.now();
+  std::optional<Time> defers_until;
+  while (true) {
+    if (roster_.generation > before && is_member()) break;
+    // Who wants to go is not kept by those who cannot agree on it.
+    if (leaves_ && (roster_.generation > before || loop_.now() > begun + kTimeToLeave)) {
+      for (Running& telling : telling_)
+        co_await telling;  // the others must not hear it from nobody
+      co_return false;
+    }
+    if (loop_.now() > begun + rules_.wait) {
+      throw DeadlineExceeded(
+          fmt::format("no generation after {} came together within {} s", before,
+                      std::chrono::duration_cast<seconds>(rules_.wait).count()),
+          "too few of its members can be reached; start more, or see to the network");
+    }
+    if (!is_member()) {
+      co_await ask_to_join();
+    } else if (!defers_until) {
+      Task<bool> asking = lower_one_leads();
+      const bool lower = co_await asking;
+      defers_until = loop_.now() + (lower ? kLeaderPatience : Time(0));
+    } else if (loop_.now() >= *defers_until) {
+      want_next();
+    }
+    if (roster_.generation == before || !is_member()) {
+      co_await until_decided_or(loop_.now() + kAskAgain);
+    }
+  }
+  generation_ = roster_.generation;
+  stopped_ = false;
+  step_ = 0;
+  missed_ = 0;
+  co_return true;
+}
+
+// Whether one of those below us has answered, who will propose.
+Task<bool> Council::lower_one_leads() {
+  const Roster voters = roster_;
+  const int place = voters.place_of(self_.id).value_or(0);
+  Message question = message(Message::Kind::assemble);
+  question.roster = {next_generation(), 0, {}};
+  for (int lower = 0; lower < place; ++lower) {
+    const Member& member = voters.members[static_cast<std::size_t>(lower)];
+    RosterPost::Answer answer;
+    co_await ask_one(member.door, question, kTellPatience, answer);
+    if (!answer.message) continue;
+    if (answer.message->kind == Message::Kind::decided) learn(answer.message->roster);
+    co_return true;
+  }
+  co_return false;
+}
+
+// Asks the first of those we know of that answers. What it says may be more than we knew.
+Task<> Council::ask_to_join() {
+  const Roster known = roster_;
+  bool all_are_dead = true;
+  for (const Member& member : known.members) {
+    if (member.id == self_.id) continue;
+    RosterPost::Answer answer;
+    Message question = message(Message::Kind::join);
+    question.terms = rules_.terms;
+    co_await ask_one(member.door, question, kTellPatience, answer);
+    all_are_dead = all_are_dead && answer.is_dead;
+    if (!answer.message) continue;
+    if (answer.message->kind == Message::Kind::refused) {
+      throw Error("the job it would have joined has other settings, or runs another Starling",
+                  "start it as the others were; `starling join` asks them how");
+    }
+    learn(answer.message->roster);
+    co_return;
+  }
+  if (all_are_dead) {
+    throw Error("nobody is left of those it would have joined", "the job may have ended");
+  }
+}
+
+}  // namespace starling

@@ -1,0 +1,127 @@
+// Elastic trainings as their users meet them: real workers that are killed, join and leave.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/starling_program.h"
+
+namespace starling {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+class ElasticTraining : public testing::Test {
+ protected:
+  Words words(const Words& more) {
+    Words all = {STARLING_PROGRAM, "train",      "--json", "--data",  "synthetic", "--samples",
+                 "4000",           "--epochs",   "6",      "--batch", "32",        "--elastic",
+                 "--run",          run_.string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  // The processes of the workers that a launcher has now, in the order in which they were started.
+  static std::vector<pid_t> workers_of(pid_t launcher) {
+    std::vector<pid_t> workers;
+    std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", launcher));
+    for (pid_t child = 0; file >> child;) {
+      std::ifstream name(fmt::format("/proc/{}/comm", child));
+      std::string text;
+      if (std::getline(name, text) && text.starts_with("starling-train")) workers.push_back(child);
+    }
+    return workers;
+  }
+
+  // Until so many steps are done.
+  void until_step(int step) {
+    const auto deadline = std::chrono::steady_clock::now() + kTrainingPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      std::ifstream file(run_ / "metrics.jsonl");
+      for (std::string line; std::getline(file, line);) {
+        const json event = json::parse(line, nullptr, false);
+        if (event.is_object() && event.value("step", 0) >= step) return;
+      }
+      std::this_thread::sleep_for(20ms);
+    }
+    ADD_FAILURE() << "it did not come to step " << step;
+  }
+
+  static json summary_of(const std::string& out) {
+    const Words lines = lines_of(out);
+    return lines.empty() ? json() : json::parse(lines.back(), nullptr, false);
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path run_ = folder_.path() / "run";
+};
+
+// The first is rank 0, which nobody needs more than any other.
+class ElasticSystem : public ElasticTraining, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ElasticSystem, GoesOnWithoutWhoIsKilledAndStartsItAgain) {
+  Process train(words({"--system", GetParam(), "--workers", "3", "--restarts", "5"}));
+  until_step(8);
+  const std::vector<pid_t> workers = workers_of(train.pid());
+  ASSERT_EQ(workers.size(), 3u);
+  ::kill(workers[0], SIGKILL);
+  until_step(40);
+  EXPECT_EQ(workers_of(train.pid()).size(), 3u);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 0") << train.err();
+  const json result = summary_of(train.out());
+  ASSERT_TRUE(result.is_object()) << train.out();
+  EXPECT_GT(result["accuracy"], 0.8) << result;
+}
+INSTANTIATE_TEST_SUITE_P(Trained, ElasticSystem,
+                         testing::Values("horovod", "pairwise", "huawei-ring", "gosgd", "easgd"),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST_F(ElasticTraining, LetsWorkersJoinAndLeave) {
+  const std::string secret = (folder_.path() / "secret").string();
+  std::ofstream(secret) << "a secret for those who join\n";
+  ::chmod(secret.c_str(), 0600);
+  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};  // no other job is found there
+  Process train(words({"--system", "horovod", "--workers", "2", "--secret-file", secret}), own);
+  until_step(8);
+  Process join({STARLING_PROGRAM, "join", "--workers", "1"}, own);
+  const auto deadline = std::chrono::steady_clock::now() + kTrainingPatience;
+  while (join.err().find("has joined") == std::string::npos &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(50ms);
+  }
+  const std::vector<pid_t> workers = workers_of(train.pid());
+  ASSERT_EQ(workers.size(), 2u);
+  ::kill(workers[1], SIGTERM);  // as a machine that will be gone soon tells it
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 0") << train.err();
+  EXPECT_EQ(join.wait(kTrainingPatience), "exit 0") << join.err();
+  EXPECT_GT(summary_of(train.out())["accuracy"], 0.8);
+}
+
+TEST_F(ElasticTraining, SaysInOneLineWhatCannotBe) {
+  const std::vector<Words> wrong = {
+      {"train", "--elastic", "--pipeline", "2"},
+      {"train", "--elastic", "--strategy", "server"},
+      {"train", "--elastic", "--shards", "label"},
+      {"train", "--elastic", "--workers", "2", "--min-workers", "3"},
+      {"train", "--elastic", "--workers", "4", "--max-workers", "3"},
+      {"train", "--min-workers", "2"},
+      {"join", "127.0.0.1:9"},
+      {"join", "127.0.0.1:9", "--secret-file", "/nowhere"},
+      {"leave", "127.0.0.1:9"},
+  };
+  for (const Words& each : wrong) {
+    const Ran ran = starling_program(each);
+    EXPECT_NE(ran.status, "exit 0");
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.err;
+  }
+}
+
+}  // namespace
+}  // namespace starling

@@ -1,0 +1,319 @@
+// Elastic training on simulated hosts, whatever befalls them: as long as anybody is left the training
+// comes to its end, no batch is left out, and where all workers are alike each is learned from once.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+#include "job/generations.h"
+#include "runtime/patience.h"
+#include "runtime/race.h"
+#include "sim/switch.h"
+#include "strategy/dealer.h"
+#include "strategy/estate.h"
+#include "strategy/grid.h"
+#include "strategy/registry.h"
+#include "strategy/step.h"
+#include "strategy/systems.h"
+#include "tests/job/flock_plan.h"
+#include "tests/seeds.h"
+
+namespace starling {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Time kStepTimeout = 20s;
+constexpr Time kEndOfTraining = 900s;
+constexpr std::size_t kElements = 7;
+
+// Of each batch, a gradient that is its own.
+float gradient_of(std::uint64_t batch) { return static_cast<float>(batch * 7 % 11 + 1); }
+
+class TrainingWorld {
+ public:
+  TrainingWorld(std::uint64_t seed, Settings settings)
+      : plan_(Random{seed, 1}),
+        settings_(std::move(settings)),
+        hub_(loop_, plan_.hosts, seed, plan_.weather),
+        lives_(static_cast<std::size_t>(plan_.hosts)) {
+    settings_.workers = plan_.size;
+    settings_.elastic.on = true;
+    settings_ = with_workers(settings_, plan_.size);
+    batches_ = static_cast<std::uint64_t>(plan_.size) * 60;
+  }
+
+  std::string run() {
+    for (int host = 0; host < plan_.size; ++host) start(host, "");
+    for (const FlockEvent& event : plan_.events) {
+      loop_.at(event.when + 1s, [this, &event] { happen(event); });
+    }
+    loop_.run(until_over());
+    std::ostringstream story;
+    story << plan_.size << " hosts, " << name_of(settings_.strategy) << ", "
+          << (plan_.encrypted ? "encrypted, " : "") << plan_.weather << "\n";
+    for (const FlockEvent& event : plan_.events) story << event;
+    story << log_.str() << "trace " << hub_.trace();
+    check();
+    lives_.clear();
+    return story.str();
+  }
+
+ private:
+  struct Life {
+    std::unique_ptr<Generations> job;
+    std::unique_ptr<Running> running;
+    bool was_member = false;
+    bool ends = false;
+  };
+  Life& life(int host) { return lives_[static_cast<std::size_t>(host)]; }
+
+  void start(int host, const std::string& guest_of) {
+    Life& life = this->life(host);
+    life = {};
+    Job job;
+    job.rank = host;
+    job.size = plan_.size;
+    job.rendezvous = "host 0:29400";
+    job.guest_of = guest_of;
+    job.secret = "a secret";
+    job.timeout = std::chrono::duration_cast<std::chrono::seconds>(kStepTimeout);
+    job.encryption.links = plan_.encrypted ? Encryption::Links::all : Encryption::Links::none;
+    Council::Rules rules;
+    rules.patience = 8s;
+    rules.wait = 600s;
+    rules.in_step = out_of_data(settings_) != OutOfData::leaves;
+    life.job = std::make_unique<Generations>(hub_.host(host), job, rules, Member::Role::worker);
+    life.running = std::make_unique<Running>(live(host));
+  }
+
+  void kill(int host) {
+    Life& life = this->life(host);
+    if (!life.running) return;
+    hub_.kill(host);
+    life.running.reset();
+    life.job.reset();
+    life.ends = true;
+  }
+
+  std::string doors() {
+    std::string doors;
+    for (int host = 0; host < plan_.hosts; ++host) {
+      Life& life = this->life(host);
+      if (!life.running || life.ends || !life.was_member) continue;
+      doors += fmt::format("{}host {}:{}", doors.empty() ? "" : ",", host,
+                           life.job->council().self().door.port);
+    }
+    return doors;
+  }
+
+  void happen(const FlockEvent& event) {
+    using Kind = FlockEvent::Kind;
+    const auto is_among = [&](int host) { return std::ranges::count(event.hosts, host) > 0; };
+    switch (event.kind) {
+      case Kind::kill:
+        if (life(event.hosts[0]).was_member) kill(event.hosts[0]);
+        break;
+      case Kind::restart:
+      case Kind::join: {
+        const int host = event.hosts[0];
+        const std::string door = doors();
+        if (!life(host).running && !door.empty()) start(host, door);
+        break;
+      }
+      case Kind::leave: {
+        Life& life = this->life(event.hosts[0]);
+        if (life.running && life.was_member && !life.ends) life.job->council().leave();
+        break;
+      }
+      case Kind::cut:
+      case Kind::cut_one_way:
+        for (int a = 0; a < plan_.hosts; ++a) {
+          for (int b = 0; b < plan_.hosts; ++b) {
+            if (is_among(a) == is_among(b)) continue;
+            if (event.kind != Kind::cut && !is_among(a)) continue;
+            hub_.cut(a, b);
+            cuts_.emplace_back(a, b);
+          }
+        }
+        break;
+      case Kind::heal:
+        for (const auto& [a, b] : cuts_) hub_.mend(a, b);
+        break;
+      case Kind::vanish:
+        break;
+    }
+  }
+
+  Task<> until_over() {
+    while (loop_.now() < kEndOfTraining) {
+      co_await sleep_until(loop_, loop_.now() + 1s);
+      bool somebody_works = false;
+      for (const Life& life : lives_)
+        somebody_works = somebody_works || (life.running && !life.ends);
+      if (!somebody_works && loop_.now() > kTrouble) co_return;
+    }
+  }
+
+  Task<> live(int host) {
+    Life& life = this->life(host);
+    try {
+      co_await life.job->begin();
+      life.was_member = true;
+      co_await train(host, *life.job);
+    } catch (const Error& error) {
+      log_ << "host " << host << " ended: " << error.what() << "\n";
+    }
+    life.ends = true;
+    loop_.at(loop_.now() + 1ms, [this, host] { kill(host); });  // its process ends
+  }
+
+  // As job/worker.h and the trainer do it.
+  Task<> train(int host, Generations& job) {
+    std::vector<float> weights(kElements, 0), gradients(kElements, 0);
+    Estate estate(batches_, averages_gradients(settings_));
+    bool is_in = true, is_over = false;
+    while (is_in && !is_over) {
+      log_ << "host " << host << " is rank " << job.rank() << " of " << job.roster().members.size()
+           << " in generation " << job.roster().generation << " at "
+           << loop_.now().count() / 1'000'000 << " ms\n";
+      try {
+        Task<bool> generation = train_in_generation(job, weights, gradients, estate);
+        is_over = co_await generation;
+      } catch (const DeadlineExceeded& error) {
+        log_ << "host " << host << ": " << error.what() << "\n";
+      } catch (const Error& error) {
+        if (job.comm().gone_count() == 0) throw;
+        log_ << "host " << host << ": " << error.what() << "\n";
+      }
+      estate.close();
+      if (is_over) break;
+      std::ranges::fill(gradients, 0.0f);
+      job.comm().owe_a_finish(false);
+      Task<bool> next = job.next();
+      is_in = co_await next;
+    }
+    if (!is_over) co_return;
+    log_ << "host " << host << " has finished with " << weights[0] << "\n";
+    results_.push_back(weights[0]);
+  }
+
+  Task<bool> train_in_generation(Generations& job, std::vector<float>& weights,
+                                 std::vector<float>& gradients, Estate& estate) {
+    Comm& comm = job.comm();
+    const Settings settings = with_workers(settings_, job.roster().workers());
+    const Replica replica{weights, gradients};
+    const Estate::State state{[&] {
+                                const auto bytes = std::as_bytes(std::span(weights));
+                                return std::vector<std::byte>(bytes.begin(), bytes.end());
+                              },
+                              [&](ConstBytes bytes) {
+                                std::ranges::copy(
+                                    bytes, std::as_writable_bytes(std::span(weights)).begin());
+                              }};
+    const Group heirs = slice_workers(settings, comm, GroupNumber::estate);
+    if (job.roster().generation == 1) {
+      estate.begin(heirs);
+    } else {
+      co_await within(loop_, loop_.now() + kStepTimeout, "taking over",
+                      estate.take_over(heirs, job.roster().generation, state));
+    }
+    std::vector<Bucket> buckets =
+        make_buckets(replica, std::vector<Range>{{0, kElements}}, 1 << 20);
+    Workload workload;
+    workload.buckets = ranges_of(buckets);
+    workload.batches = estate.batches();
+    workload.batches_per_epoch = batches_;
+    const std::unique_ptr<Strategy> strategy = make_strategy(settings, comm, workload);
+    Step::Driver driver;
+    driver.wait = [this](const char* what, Task<> task) {
+      return within(loop_, loop_.now() + kStepTimeout, what, std::move(task));
+    };
+    Step step(*strategy, replica, std::move(buckets), 1, driver);
+    Task<> starting =
+        job.roster().generation == 1 ? strategy->start(replica) : strategy->resume(replica);
+    co_await within(loop_, loop_.now() + kStepTimeout, "starting", std::move(starting));
+    const std::unique_ptr<Dealer> dealer = make_dealer(settings, comm, workload, *strategy);
+    const auto n = static_cast<float>(settings.workers);
+    while (true) {
+      Task<std::optional<std::uint64_t>> dealing = dealer->next();
+      const std::optional<std::uint64_t> turn = co_await dealing;
+      if (!turn) break;
+      const std::optional<std::uint64_t> batch = estate.at(*turn);
+      co_await sleep_until(loop_, loop_.now() + 200ms);
+      if (batch) std::ranges::fill(gradients, gradient_of(*batch) * n);
+      estate.took();
+      Task<bool> taking = step.take([&] {
+        for (std::size_t i = 0; i < kElements; ++i) weights[i] += gradients[i];
+        if (batch) ++applied_[*batch];
+        estate.did();
+      });
+      co_await taking;
+      estate.did();
+      job.council().note_step(estate.done());
+      if (job.council().is_due() || comm.gone_count() > 0) co_return false;
+    }
+    co_await with_patience(comm, std::chrono::duration_cast<std::chrono::seconds>(kStepTimeout),
+                           "finishing", strategy->finish(replica));
+    co_return true;
+  }
+
+  void check() {
+    for (int host = 0; host < plan_.hosts; ++host) {
+      EXPECT_TRUE(!life(host).running || life(host).ends) << "host " << host << " is still at it";
+    }
+    if (results_.empty()) return;  // nobody was left
+    if (averages_gradients(settings_)) {
+      float sum = 0;
+      for (std::uint64_t batch = 0; batch < batches_; ++batch) sum += gradient_of(batch);
+      for (float result : results_) {
+        EXPECT_NEAR(result, sum, 0.3) << "not each batch was learned from once";
+      }
+    } else if (out_of_data(settings_) == OutOfData::leaves) {
+      // Who has done its share helps others with theirs, whatever they are at: only the number counts.
+      std::uint64_t applied = 0;
+      for (const auto& [batch, times] : applied_) applied += static_cast<std::uint64_t>(times);
+      EXPECT_GE(applied, batches_);
+    } else if (settings_.mix.rule != MixingSettings::Rule::sampled) {  // where some rest
+      for (std::uint64_t batch = 0; batch < batches_; ++batch) {
+        EXPECT_GE(applied_[batch], 1) << "batch " << batch << " was left out";
+      }
+    }
+  }
+
+  FlockPlan plan_;
+  Settings settings_;
+  std::uint64_t batches_;
+  SimLoop loop_;
+  Switch hub_;
+  std::vector<std::pair<int, int>> cuts_;
+  std::vector<Life> lives_;
+  std::map<std::uint64_t, int> applied_;
+  std::vector<float> results_;
+  std::ostringstream log_;
+};
+
+class ElasticSeeds : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ElasticSeeds, ComesToItsEndWithEveryBatch) {
+  each_seed_twice_alike(12, [](std::uint64_t seed) {
+    Settings settings;
+    read_settings(find_system(GetParam()).toml, GetParam(), settings);
+    return TrainingWorld(seed, settings).run();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Systems, ElasticSeeds,
+                         ::testing::Values("horovod", "pairwise", "huawei-ring", "exponential",
+                                           "d-psgd", "sgp", "sparknet", "local-sgd", "diloco",
+                                           "easgd", "gosgd", "ad-psgd", "tree-easgd", "mpca-sgd",
+                                           "deeplearning4j", "fedavg", "flock", "eamsgd"),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace starling
