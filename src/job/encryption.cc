@@ -15,4 +15,17 @@ Certificates read_certificates(const std::string& files) {
           files.substr(second + 1)};
 }
 
+std::optional<TlsKeys> Encryption::keys(const std::string& secret) const {
+  if (links == Links::none) return {};
+  if (!certificates.own.empty()) return TlsKeys(certificates);
+  return TlsKeys(secret);
+}
+
+Task<> encrypt(Host& host, std::unique_ptr<Link>& link, const TlsKeys& keys, TlsLink::Side side) {
+  auto encrypted = std::make_unique<TlsLink>(host.loop(), std::move(link), keys, side);
+  TlsLink& shaking = *encrypted;
+  link = std::move(encrypted);
+  co_await shaking.shake_hands();
+}
+
 }  // namespace starling

@@ -1,6 +1,8 @@
 // Which links of a job are encrypted, and with whose keys.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "base/names.h"
@@ -21,7 +23,12 @@ struct Encryption {
   bool covers(const Address& other_end) const {
     return links == Links::all || (links == Links::between_machines && !is_loopback(other_end));
   }
+  // None if there is nothing to encrypt.
+  std::optional<TlsKeys> keys(const std::string& secret) const;
 };
+
+// Puts TLS over a link that is to have it.
+Task<> encrypt(Host& host, std::unique_ptr<Link>& link, const TlsKeys& keys, TlsLink::Side side);
 
 // "AUTHORITY,CERTIFICATE,KEY"; throws Error for anything else.
 Certificates read_certificates(const std::string& files);

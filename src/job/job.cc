@@ -39,13 +39,17 @@ Job job_from_environment() {
   job.rank = number(kRankVariable, 0, 0, job.size - 1);
   job.local_size = number(kLocalSizeVariable, job.size, 1, job.size);
   job.rendezvous = text(kRendezvousVariable);
+  job.guest_of = text(kGuestVariable);
   job.secret = text(kSecretVariable);
   job.listen_fd = number(kListenVariable, -1, 0, 1 << 20);
   job.events_fd = number(kEventsVariable, -1, 0, 1 << 20);
   job.timeout = std::chrono::seconds(number(kTimeoutVariable, 60, 1, 86'400));
   job.encryption = encryption_from_environment();
   job.interface = text(kInterfaceVariable);
+  job.board = text(kBoardVariable);
   job.timeline = text(kTimelineVariable);
+  job.checkpoints = text(kCheckpointsVariable);
+  job.resume = text(kResumeVariable);
   job.settings = text(kSettingsVariable);
   if (job.size > 1 && (job.rendezvous.empty() || job.secret.empty())) {
     throw Error(

@@ -12,18 +12,22 @@ namespace starling {
 
 struct Job {
   int rank = 0;
-  int size = 1;                      // workers and, behind them, servers
-  int local_size = 1;                // how many of the workers share this machine
-  std::string rendezvous;            // host:port where rank 0 listens
-  std::string secret;                // known to this job's workers only
-  int listen_fd = -1;                // rank 0: the socket that already listens there
-  int events_fd = -1;                // where to report progress, or -1
+  int size = 1;            // workers and, behind them, servers
+  int local_size = 1;      // how many of the workers share this machine
+  std::string rendezvous;  // host:port where rank 0 listens
+  std::string secret;      // known to this job's workers only
+  std::string guest_of;    // to join a job that runs: doors of members, host:port,host:port
+  int listen_fd = -1;      // rank 0: the socket that already listens there
+  int events_fd = -1;      // where to report progress, or -1
   std::chrono::seconds timeout{60};  // for any one operation
   Encryption encryption;             // the same everywhere
   std::string interface;             // in a lab: this worker's own network interface
+  std::string board;                 // the file to write on what this worker does, or empty
   std::string timeline;              // the folder for the timeline's parts, or empty
-  std::string settings;              // TOML text, for what the workers run
-  std::string terms;                 // what of it all must have alike, see job/terms.h
+  std::string checkpoints;           // the folder for what they keep of their state, or empty
+  std::string resume;    // the manifest of the checkpoint that they go on from, or empty
+  std::string settings;  // TOML text, for what the workers run
+  std::string terms;     // what of it all must have alike, see job/terms.h
 };
 
 // The job that the launcher describes, or a job of one worker if there was no launcher. Throws
@@ -39,6 +43,7 @@ inline constexpr const char* kRankVariable = "STARLING_RANK";
 inline constexpr const char* kSizeVariable = "STARLING_SIZE";
 inline constexpr const char* kLocalSizeVariable = "STARLING_LOCAL_SIZE";
 inline constexpr const char* kRendezvousVariable = "STARLING_RENDEZVOUS";
+inline constexpr const char* kGuestVariable = "STARLING_GUEST_OF";
 inline constexpr const char* kSecretVariable = "STARLING_SECRET";
 inline constexpr const char* kListenVariable = "STARLING_LISTEN_FD";
 inline constexpr const char* kEventsVariable = "STARLING_EVENTS_FD";
@@ -46,7 +51,10 @@ inline constexpr const char* kTimeoutVariable = "STARLING_TIMEOUT_SECONDS";
 inline constexpr const char* kTlsVariable = "STARLING_TLS";
 inline constexpr const char* kCertificatesVariable = "STARLING_CERTIFICATES";
 inline constexpr const char* kInterfaceVariable = "STARLING_INTERFACE";
+inline constexpr const char* kBoardVariable = "STARLING_BOARD";
 inline constexpr const char* kTimelineVariable = "STARLING_TIMELINE";
+inline constexpr const char* kCheckpointsVariable = "STARLING_CHECKPOINTS";
+inline constexpr const char* kResumeVariable = "STARLING_RESUME";
 inline constexpr const char* kSettingsVariable = "STARLING_SETTINGS";
 inline constexpr const char* kLogVariable = "STARLING_LOG";
 

@@ -23,6 +23,10 @@ constexpr Time kSilentFor = std::chrono::seconds(8);  // the kernel calls at 0, 
 constexpr Time kToBeTold = std::chrono::seconds(1);
 constexpr Time kFirstWord = std::chrono::seconds(5);  // on whom we wait for
 constexpr Time kNextWord = std::chrono::seconds(10);
+// Once all are here, a crowd may cost half a percent of a processor: who knocks is content with the
+// kernel's answer, and need not wait to be hung up on.
+constexpr std::uint64_t kHangUpsAtATime = 16;
+constexpr Time kBetweenHangUps = std::chrono::milliseconds(16);
 constexpr std::size_t kMostStrangers = 64;  // that are examined at a time, besides the members
 
 using Peers = std::vector<std::optional<Mesh::Peer>>;
@@ -47,31 +51,6 @@ std::string in_words(const std::vector<int>& ranks) {
     }
   }
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", listed(runs, " and "));
-}
-
-std::unique_ptr<Listener> own_listener(Host& host, const Job& job) {
-  const Address rendezvous = host.find(job.rendezvous);
-  return host.listen(rendezvous, job.rank == 0 ? rendezvous.port : 0);
-}
-
-}  // namespace
-
-namespace {
-
-// The keys of a job that has links to encrypt.
-std::optional<TlsKeys> keys_of(const Job& job) {
-  if (job.encryption.links == Encryption::Links::none) return {};
-  if (!job.encryption.certificates.own.empty()) return TlsKeys(job.encryption.certificates);
-  return TlsKeys(job.secret);
-}
-
-// Puts TLS over a link that is to have it.
-Task<> encrypt(Host& host, std::unique_ptr<Link>& link, const std::optional<TlsKeys>& keys,
-               TlsLink::Side side) {
-  auto encrypted = std::make_unique<TlsLink>(host.loop(), std::move(link), *keys, side);
-  TlsLink& shaking = *encrypted;
-  link = std::move(encrypted);
-  co_await shaking.shake_hands();
 }
 
 }  // namespace
@@ -130,7 +109,12 @@ class Door {
     while (true) {
       Task<Listener::Caller> call = listener_->accept();
       Listener::Caller caller = co_await call;
-      if (is_shut_) continue;
+      if (is_shut_) {
+        caller.link.reset();
+        if (++hung_up_on_ % kHangUpsAtATime != 0) continue;
+        co_await sleep_until(host_.loop(), host_.loop().now() + kBetweenHangUps);
+        continue;
+      }
       make_room();
       examinations_.emplace_back(*this, std::move(caller));
     }
@@ -167,7 +151,7 @@ class Door {
 
   Task<> shake_hands(Examination& examination) {
     if (job_.encryption.covers(examination.caller.from)) {
-      co_await encrypt(host_, examination.caller.link, keys_, TlsLink::Side::listener);
+      co_await encrypt(host_, examination.caller.link, *keys_, TlsLink::Side::listener);
     }
     Task<Hello> first = hear_hello(host_, *examination.caller.link);
     examination.hello = co_await first;
@@ -211,6 +195,7 @@ class Door {
   std::optional<Disagreement> disagreement_;
   Bell news_;
   bool is_shut_ = false;
+  std::uint64_t hung_up_on_ = 0;
   std::list<Examination> examinations_;
   Running welcoming_;
 };
@@ -264,10 +249,11 @@ Task<> until_silent(Loop& loop, Link& link) {
 // The links of one rank while they come into being.
 class NewLinks {
  public:
-  NewLinks(Host& host, const Job& job, std::unique_ptr<Listener> listener)
+  NewLinks(Host& host, const Job& job, Address rendezvous, std::unique_ptr<Listener> listener)
       : host_(host),
         job_(job),
-        keys_(keys_of(job)),
+        rendezvous_(rendezvous),
+        keys_(job.encryption.keys(job.secret)),
         door_(std::make_unique<Door>(host, job, keys_, std::move(listener))),
         peers_(static_cast<std::size_t>(job.size)),
         roster_(peers_.size()) {}
@@ -471,7 +457,7 @@ class NewLinks {
 
   Task<> call(int rank) { co_await with(rank, shake_hands(rank)); }
   Task<> shake_hands(int rank) {
-    const Address door = rank == 0 ? host_.find(job_.rendezvous) : address_of(rank);
+    const Address door = rank == 0 ? rendezvous_ : address_of(rank);
     Task<std::unique_ptr<Link>> calling = rank == 0 ? call_patiently(door) : call_once(door);
     std::unique_ptr<Link> link = co_await calling;
     Task<int> contest = race(meet(rank, door, link), until_silent(host_.loop(), *link));
@@ -484,7 +470,7 @@ class NewLinks {
 
   Task<> meet(int rank, Address door, std::unique_ptr<Link>& link) {
     if (job_.encryption.covers(door)) {
-      co_await encrypt(host_, link, keys_, TlsLink::Side::caller);
+      co_await encrypt(host_, link, *keys_, TlsLink::Side::caller);
     }
     co_await introduce(host_, *link, job_, rank, door_->port());
   }
@@ -514,6 +500,7 @@ class NewLinks {
 
   Host& host_;
   const Job& job_;
+  Address rendezvous_;
   std::optional<TlsKeys> keys_;
   std::unique_ptr<Door> door_;
   Peers peers_;
@@ -564,10 +551,17 @@ Error nobody_came(const Job& job, NewLinks& links) {
 }  // namespace
 
 Task<Membership> join_task(Host& host, Job job, std::unique_ptr<Listener> listener) {
+  if (job.size == 1) return meet_task(host, std::move(job), {}, nullptr);
+  const Address rendezvous = host.find(job.rendezvous);
+  if (!listener) listener = host.listen(rendezvous, job.rank == 0 ? rendezvous.port : 0);
+  return meet_task(host, std::move(job), rendezvous, std::move(listener));
+}
+
+Task<Membership> meet_task(Host& host, Job job, Address rendezvous,
+                           std::unique_ptr<Listener> listener) {
   if (job.size == 1) co_return Membership(nullptr, std::make_unique<Mesh>(host, 0, Peers(1)));
 
-  if (!listener) listener = own_listener(host, job);
-  NewLinks links(host, job, std::move(listener));
+  NewLinks links(host, job, rendezvous, std::move(listener));
   try {
     co_await meet_all(host, job, links);
   } catch (const PeerLost& lost) {
@@ -585,9 +579,12 @@ Task<Membership> join_task(Host& host, Job job, std::unique_ptr<Listener> listen
   co_return Membership(links.take_door(), std::move(comm));
 }
 
+std::unique_ptr<Listener> inherited_listener(TcpHost& host, const Job& job) {
+  return job.rank == 0 && job.listen_fd >= 0 ? host.adopt(job.listen_fd) : nullptr;
+}
+
 Membership join(TcpHost& host, const Job& job) {
-  const bool inherits = job.rank == 0 && job.listen_fd >= 0;
-  return host.loop().run(join_task(host, job, inherits ? host.adopt(job.listen_fd) : nullptr));
+  return host.loop().run(join_task(host, job, inherited_listener(host, job)));
 }
 
 }  // namespace starling

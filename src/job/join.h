@@ -43,8 +43,13 @@ class Membership {
 // Throws Error if not everybody is there before the job's timeout, Disagreement if somebody was not
 // started like us, and PeerLost if somebody was there and has gone again.
 Membership join(TcpHost& host, const Job& job);
+// What the launcher has opened for rank 0; nullptr if it has not.
+std::unique_ptr<Listener> inherited_listener(TcpHost& host, const Job& job);
 // The same as a task, on any host. The listener is one that was there before, or there will be a new
 // one.
 Task<Membership> join_task(Host& host, Job job, std::unique_ptr<Listener> listener = nullptr);
+// Where the rendezvous is known by its address, and each has a listener.
+Task<Membership> meet_task(Host& host, Job job, Address rendezvous,
+                           std::unique_ptr<Listener> listener);
 
 }  // namespace starling

@@ -12,6 +12,7 @@
 #include "job/terms.h"
 #include "job/worker_events.h"
 #include "strategy/grid.h"
+#include "strategy/registry.h"
 #include "strategy/server_plan.h"
 #include "strategy/strategy.h"
 #include "strategy/systems.h"
@@ -134,7 +135,20 @@ void check_alike(Session& session, const Settings& settings, const std::string& 
 
 std::shared_ptr<Session> join_alike(Job job, const Settings& settings) {
   job.terms = agreed_settings(settings);
-  return std::make_shared<Session>(std::move(job));
+  const auto elastic = elastic_session(job, settings);
+  return std::make_shared<Session>(std::move(job), elastic);
+}
+
+std::optional<Session::Elastic> elastic_session(const Job& job, const Settings& settings,
+                                                Member::Role role) {
+  if (!settings.elastic.on || job.rendezvous.empty()) return {};
+  Session::Elastic elastic{.rules = {}, .role = role};
+  elastic.rules.least_workers = settings.elastic.min_workers;
+  if (settings.elastic.max_workers > 0) elastic.rules.most_workers = settings.elastic.max_workers;
+  elastic.rules.in_step = out_of_data(settings) != OutOfData::leaves;
+  elastic.rules.patience = job.timeout / 3;
+  elastic.rules.wait = job.timeout * 10;
+  return elastic;
 }
 
 std::shared_ptr<Session> join_launched() {

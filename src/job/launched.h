@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "job/session.h"
@@ -25,6 +26,10 @@ void report_settings(const Job& job, const std::string& system, const Settings& 
 // Compares with rank 0 what all workers of a session must have alike beyond the terms they joined on,
 // "name = value", a line each. Throws Error on whoever differs.
 void check_alike(Session& session, const Settings& settings, const std::string& terms);
+
+// How a job's workers, or servers, come and go; nothing where they do not.
+std::optional<Session::Elastic> elastic_session(const Job& job, const Settings& settings,
+                                                Member::Role role = Member::Role::worker);
 
 // Joins a job whose ranks all must have these settings.
 std::shared_ptr<Session> join_alike(Job job, const Settings& settings);

@@ -19,12 +19,40 @@ Job with_log(Job job) {
 
 }  // namespace
 
-Session::Session(Job job)
+Session::Session(Job job, std::optional<Elastic> elastic)
     : job_(with_log(std::move(job))),
+      board_(job_.board, job_.rank),
       kernel_(job_),
-      member_(join(host_, job_)),
-      timeline_(job_, comm()),
-      asked_to_stop_(loop_) {}
+      asked_to_stop_(loop_) {
+  if (elastic) {
+    generations_.emplace(host_, job_, elastic->rules, elastic->role);
+    loop_.run(generations_->begin(inherited_listener(host_, job_)));
+  } else {
+    member_.emplace(join(host_, job_));
+  }
+  entered();
+}
+
+void Session::entered() {
+  if (generations_) {
+    job_.rank = generations_->rank();
+    job_.size = comm().size();
+  }
+  timeline_.emplace(job_, comm(), generations_ ? generations_->roster().generation : 1);
+  posted_before_ = comm().posted();
+  keeping_board_.emplace(keep_board());
+}
+
+bool Session::next_generation() {
+  const Ledger books = comm().ledger();
+  keeping_board_.reset();
+  timeline_.reset();
+  works_.clear();
+  if (!loop_.run(generations_->next())) return false;
+  comm().go_on_from(books);
+  entered();
+  return true;
+}
 
 Session::~Session() = default;
 
@@ -37,7 +65,24 @@ std::vector<int> Session::sockets() {
   return descriptors;
 }
 
+// What it awaits all the time (the next letter, another's end) was posted before.
+Task<> Session::keep_board() {
+  { const Exchange joining(*this); }  // from now on it computes
+  while (true) {
+    co_await sleep_until(loop_, loop_.now() + std::chrono::milliseconds(500));
+    const Ledger& ledger = comm().ledger();
+    const std::uint64_t moved =
+        ledger.total(Direction::sent).wire + ledger.total(Direction::received).wire;
+    board_.refresh(moved, [this](BoardEntry& entry) {
+      comm().each_wait(posted_before_, [&](int peer, const char* operation, bool sends) {
+        entry.add_wait(peer, operation, sends);
+      });
+    });
+  }
+}
+
 void Session::run(const char* what, Task<> task) {
+  const Exchange exchange(*this);
   loop_.run(within(loop_, loop_.now() + job_.timeout, what, std::move(task)));
 }
 

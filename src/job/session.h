@@ -7,6 +7,9 @@
 // A session belongs to the thread that opens it, and that thread drives its loop: in run(), or in
 // serve() for work that other threads submit. A waiting thread sleeps in the kernel; work that is
 // submitted wakes it.
+//
+// In an elastic job workers come and go: then a session goes from one generation to the next, each with
+// a Comm of its own (job/generations.h).
 #pragma once
 
 #include <functional>
@@ -18,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "job/board.h"
+#include "job/generations.h"
 #include "job/job.h"
 #include "job/join.h"
 #include "job/timeline_file.h"
@@ -28,20 +33,48 @@ namespace starling {
 
 class Session {
  public:
+  struct Elastic {
+    Council::Rules rules;
+    Member::Role role = Member::Role::worker;
+  };
+
   // Starts the log and joins; throws Error as join() does.
-  explicit Session(Job job);
+  explicit Session(Job job, std::optional<Elastic> elastic = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   const Job& job() const { return job_; }
   TcpLoop& loop() { return loop_; }
-  Mesh& comm() { return member_.comm(); }
+  Mesh& comm() { return generations_ ? generations_->comm() : member_->comm(); }
   // The descriptors of its sockets. A forked child has them, too: unless it closes them, the others
   // do not see when this process ends.
   std::vector<int> sockets();
+  // What it does, for those who watch.
+  Board& board() { return board_; }
+  // For as long as this is kept, it is in an exchange.
+  class Exchange {
+   public:
+    explicit Exchange(Session& session) : session_(session) { session_.board_.begin_exchange(); }
+    ~Exchange() {
+      if (session_.board_.end_exchange()) session_.posted_before_ = session_.comm().posted();
+    }
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
+
+   private:
+    Session& session_;
+  };
+
   // Since before joining.
   const KernelCount& kernel() const { return kernel_; }
+
+  // Where workers come and go; nothing elsewhere.
+  Generations* generations() { return generations_ ? &*generations_ : nullptr; }
+  // Leaves the Comm, of which nothing may be in use any more, and is back with that of a later
+  // generation, another rank perhaps, and its books. False if the others go on without us, as we have
+  // asked for.
+  bool next_generation();
 
   // Drives a task to its end, for no longer than the job's timeout; `what` names it in the error.
   void run(const char* what, Task<> task);
@@ -61,15 +94,21 @@ class Session {
              std::promise<void> promise);
   static Task<> fulfil(Task<> task, std::promise<void>& promise);
   Task<> until(std::stop_token stop);
+  void entered();
+  Task<> keep_board();
 
   Job job_;
+  Board board_;
   KernelCount kernel_;
   TcpLoop loop_;
   TcpHost host_{loop_};
-  Membership member_;
-  TimelineFile timeline_;
+  std::optional<Membership> member_;
+  std::optional<Generations> generations_;
+  std::optional<TimelineFile> timeline_;
   Bell asked_to_stop_;
-  std::list<Work> works_;  // that are under way, and those that have just ended
+  std::list<Work> works_;            // that are under way, and those that have just ended
+  std::uint64_t posted_before_ = 0;  // when it last began to compute
+  std::optional<Running> keeping_board_;
 };
 
 }  // namespace starling

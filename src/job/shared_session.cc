@@ -77,6 +77,7 @@ void SharedSession::start(const std::shared_ptr<Work>& work, Name name, const Ma
 
 // As within(), but that it says for whom it has waited.
 Task<> SharedSession::in_time(Name name, Time timeout, Task<> task) {
+  const Session::Exchange exchange(session_);
   Loop& loop = session_.loop();
   Signal signal;
   Running running(std::move(task), signal);

@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -38,12 +39,20 @@ std::map<std::string, std::string> by_name(const std::string& terms) {
   return values;
 }
 
+// Machines may each have their own list of a checkpoint's files; its number is everybody's.
+std::string resumed(const Job& job) {
+  if (job.resume.empty()) return "";
+  const std::string name = std::filesystem::path(job.resume).stem().string();
+  return fmt::format("checkpoint = {}\n", name.substr(0, name.find('-')));
+}
+
 }  // namespace
 
 std::string terms_of(const Job& job) {
   const std::string terms =
       fmt::format("starling = {}\n{}", version(),
-                  job.terms.empty() ? fmt::format("workers = {}\n", job.size) : job.terms);
+                  job.terms.empty() ? fmt::format("workers = {}\n", job.size) : job.terms) +
+      resumed(job);
   if (terms.size() > kMostTermsBytes) {
     throw Error(fmt::format("the settings take {} bytes", terms.size()),
                 fmt::format("they may take {}: shorten the names of files", kMostTermsBytes));

@@ -35,7 +35,8 @@ json row_name(const char* what, int rank, std::size_t row, const std::string& na
 
 }  // namespace
 
-TimelineFile::TimelineFile(const Job& job, Comm& comm) : folder_(job.timeline), comm_(comm) {
+TimelineFile::TimelineFile(const Job& job, Comm& comm, std::uint64_t generation)
+    : folder_(job.timeline), comm_(comm), generation_(generation) {
   if (!folder_.empty()) comm.timeline().switch_on();
 }
 
@@ -43,7 +44,7 @@ TimelineFile::TimelineFile(const Job& job, Comm& comm) : folder_(job.timeline), 
 TimelineFile::~TimelineFile() {
   if (folder_.empty()) return;
   const int rank = comm_.rank();
-  std::ofstream file(folder_ / fmt::format("{}{}", kPartPrefix, rank));
+  std::ofstream file(folder_ / fmt::format("{}{}.{}", kPartPrefix, rank, generation_));
   file << row_name("process_name", rank, 0, fmt::format("rank {}", rank)) << "\n"
        << row_name("thread_name", rank, 0, "compute, wait, encode") << "\n";
   const double origin = microseconds_of_day(Time(0), comm_.loop());
@@ -100,7 +101,8 @@ std::uint64_t join_timeline(const std::filesystem::path& folder) {
       const json event = json::parse(line, nullptr, false);
       if (!event.is_object()) continue;  // the last one of a worker that was killed
       if (event.contains("left_out")) {
-        left_out += event["left_out"].get<std::uint64_t>();
+        const json& count = event["left_out"];
+        if (count.is_number_unsigned()) left_out += count.get<std::uint64_t>();
         continue;
       }
       text += std::exchange(between, ",\n") + line;

@@ -11,10 +11,10 @@
 namespace starling {
 
 // Records from here on if the job asks for it, and writes this rank's part when it goes: also when
-// the work ends by an error, which is when people look.
+// the work ends by an error, which is when people look. Each generation of a job has parts of its own.
 class TimelineFile {
  public:
-  TimelineFile(const Job& job, Comm& comm);
+  TimelineFile(const Job& job, Comm& comm, std::uint64_t generation = 1);
   ~TimelineFile();
   TimelineFile(const TimelineFile&) = delete;
   TimelineFile& operator=(const TimelineFile&) = delete;
@@ -22,6 +22,7 @@ class TimelineFile {
  private:
   std::filesystem::path folder_;  // empty: nothing is asked for
   Comm& comm_;
+  std::uint64_t generation_;
 };
 
 // Makes timeline.json of the parts in the folder. Returns how many spans there was no space for.

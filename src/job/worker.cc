@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "base/memory.h"
 #include "exchange/allreduce.h"
 #include "exchange/collectives.h"
+#include "job/past.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
 #include "runtime/patience.h"
@@ -36,21 +38,48 @@ std::uint64_t exchanged_bytes(const Ledger& ledger) {
 
 Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layout,
                Framework framework, Workload workload, Whose loop)
-    : settings_(std::move(settings)),
-      session_(std::move(session)),
-      workers_(slice_workers(settings_, comm(), GroupNumber::control)),
-      copy_(copy_group(settings_, comm())),
-      everyone_(
-          Group(comm()).first(settings_.workers, static_cast<std::uint32_t>(GroupNumber::grid))),
+    : session_(std::move(session)),
+      settings_(std::move(settings)),
+      workload_(std::move(workload)),
+      loop_(loop),
+      workers_(comm()),
+      copy_(comm()),
+      everyone_(comm()),
       layout_(std::move(layout)),
-      framework_(std::move(framework)) {
+      framework_(std::move(framework)),
+      estate_(workload_.left, averages_gradients(settings_)) {
+  begin_generation();
+  report_joined();
+  started_ = this->loop().now();
+}
+
+// With where it can be asked to let others in.
+void Worker::report_joined() {
+  nlohmann::json event = {{"event", "joined"}};
+  if (is_elastic()) {
+    const Roster& roster = session_->generations()->roster();
+    const Address& door = roster.members[static_cast<std::size_t>(comm().rank())].door;
+    event["door"] = fmt::format("{}:{}", to_string(door), door.port);
+  }
+  report_event(job(), event);
+}
+
+// All that a strategy needs, over the Comm that there is now.
+void Worker::begin_generation() {
+  if (is_elastic()) {
+    settings_ = with_workers(settings_, session_->generations()->roster().workers());
+  }
+  workers_ = slice_workers(settings_, comm(), GroupNumber::control);
+  copy_ = copy_group(settings_, comm());
+  everyone_ = Group(comm()).first(settings_.workers, static_cast<std::uint32_t>(GroupNumber::grid));
   const auto slow = slow_worker(settings_);
-  if (slow && slow->who == comm().rank()) slowness_ = slow->factor;
+  slowness_ = slow && slow->who == comm().rank() ? slow->factor : 1;
+  if (is_elastic()) take_over();
   std::vector<Bucket> buckets =
       make_buckets(layout_.replica, layout_.parameters, full_bucket(settings_));
-  workload.buckets = ranges_of(buckets);
-  workload.folds = layout_.folds;
-  strategy_ = make_strategy(settings_, comm(), std::move(workload));
+  workload_.buckets = ranges_of(buckets);
+  workload_.folds = layout_.folds;
+  strategy_ = make_strategy(settings_, comm(), workload_);
   Step::Driver driver;
   driver.collect = [this](Bucket& bucket) { collect(bucket); };
   driver.wait = [this](const char* what, Task<> task) {
@@ -63,8 +92,10 @@ Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layou
   step_.emplace(*strategy_, layout_.replica, std::move(buckets),
                 settings_.backward_passes * passes_of_a_batch(settings_), std::move(driver));
   start();
-  own_loop_ = loop == Whose::user;
-  if (!own_loop_ || size() == 1 || out_of_data(settings_) == OutOfData::leaves) return;
+  own_loop_ = loop_ == Whose::user;
+  if (!own_loop_ || size() == 1 || out_of_data(settings_) == OutOfData::leaves || is_elastic()) {
+    return;
+  }
   finished_after_.assign(static_cast<std::size_t>(size()), kStillAtIt);
   somebody_finished_.emplace(this->loop());
   for (int other = 0; other < size(); ++other) {
@@ -73,14 +104,147 @@ Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layou
 }
 
 void Worker::start() {
-  run("agreeing on the first weights", strategy_->start(layout_.replica));
+  const bool goes_on = estate_.generation() > 1;
+  workload_.past(kWeightsState, layout_.replica.weights);
+  workload_.past("steps", steps_);
+  run("agreeing on the first weights",
+      goes_on ? strategy_->resume(layout_.replica)
+              : strategy_->start(layout_.replica, workload_.past.in(kStrategyState)));
+  workload_.past = State();
   // Others may go on without us; they must not wait for us if we end before our time.
-  comm().owe_a_finish(survives_losses(settings_));
-  report_event(job(), {{"event", "joined"}});
+  comm().owe_a_finish(survives_losses(settings_) || is_elastic());
   traffic_.emplace(report_traffic(job(), comm()));
-  started_ = loop().now();
-  sent_at_start_ = exchanged_bytes(comm().ledger());
+  session_->board().count_steps();
+  if (!goes_on) sent_at_start_ = exchanged_bytes(comm().ledger());
 }
+
+void Worker::visit_state(State state) {
+  state(kWeightsState, layout_.replica.weights);
+  state("steps", steps_);
+  strategy_->visit_state(state.in(kStrategyState));
+  if (!state.saves()) return;
+  float share = strategy_->final_share();
+  state(kShareState, share);
+  const std::span<const float> final = strategy_->final_weights(layout_.replica.weights);
+  if (final.data() == layout_.replica.weights.data()) return;
+  std::vector<float> copy(final.begin(), final.end());
+  state(kFinalState, copy);
+}
+
+// What looks at the Comm goes before it.
+void Worker::end_generation() {
+  comm().owe_a_finish(false);
+  traffic_.reset();
+  step_.reset();
+  strategy_.reset();
+  estate_.close();
+}
+
+bool Worker::generation_is_over() {
+  return is_elastic() && (session_->generations()->council().is_due() || comm().gone_count() > 0);
+}
+
+bool Worker::can_go_on_after(const Error& error) {
+  return is_elastic() &&
+         (comm().gone_count() > 0 || dynamic_cast<const PeerLost*>(&error) != nullptr ||
+          dynamic_cast<const CutOff*>(&error) != nullptr ||
+          dynamic_cast<const DeadlineExceeded*>(&error) != nullptr);
+}
+
+void Worker::leave() {
+  Council& council = session_->generations()->council();
+  if (!council.leaves()) council.leave();
+}
+
+// One that ends before it has begun is followed by another.
+bool Worker::next_generation() {
+  while (true) {
+    end_generation();
+    if (!session_->next_generation()) {
+      report_event(job(), {{"event", "left"}});
+      return false;
+    }
+    std::ranges::fill(layout_.replica.gradients, 0.0f);
+    try {
+      begin_generation();
+      report_event(job(), {{"event", "generation"},
+                           {"generation", estate_.generation()},
+                           {"rank", comm().rank()},
+                           {"workers", settings_.workers}});
+      return true;
+    } catch (const Error& error) {
+      if (!can_go_on_after(error)) throw;
+    }
+  }
+}
+
+namespace {
+
+// The pieces of a state, each behind its length.
+void append(std::vector<std::byte>& state, ConstBytes piece) {
+  std::uint64_t bytes = piece.size();
+  const Bytes length = object_bytes(bytes);
+  state.insert(state.end(), length.begin(), length.end());
+  state.insert(state.end(), piece.begin(), piece.end());
+}
+ConstBytes take_piece(ConstBytes& state) {
+  std::uint64_t bytes = 0;
+  const auto check = [](bool is_well) {
+    if (!is_well) throw Error("what another worker handed over was cut short");
+  };
+  check(state.size() >= sizeof bytes);
+  std::memcpy(&bytes, state.data(), sizeof bytes);
+  state = state.subspan(sizeof bytes);
+  check(state.size() >= bytes);
+  const ConstBytes piece = state.first(bytes);
+  state = state.subspan(bytes);
+  return piece;
+}
+
+}  // namespace
+
+std::vector<std::byte> Worker::own_state() {
+  std::vector<std::byte> state;
+  append(state, object_bytes(steps_));
+  append(state, std::as_bytes(layout_.replica.weights));
+  append(state, memory_.save());
+  return state;
+}
+
+void Worker::adopt_state(ConstBytes state) {
+  const auto fill = [&](Bytes place) {
+    const ConstBytes piece = take_piece(state);
+    if (piece.size() != place.size()) {
+      throw Error("another worker handed over a model of another size");
+    }
+    std::ranges::copy(piece, place.begin());
+  };
+  fill(object_bytes(steps_));
+  fill(std::as_writable_bytes(layout_.replica.weights));
+  const ConstBytes memories = take_piece(state);
+  memories_.assign(memories.begin(), memories.end());
+  if (memory_.restore) memory_.restore(memories_);
+}
+
+void Worker::keep(Memory memory) {
+  memory_ = std::move(memory);
+  if (!memories_.empty()) memory_.restore(memories_);
+}
+
+void Worker::take_over() {
+  const std::uint64_t generation = session_->generations()->roster().generation;
+  if (generation == 1) {
+    estate_.begin(workers_);
+  } else {
+    const Estate::State state{[this] { return own_state(); },
+                              [this](ConstBytes bytes) { adopt_state(bytes); }};
+    const Group group = slice_workers(settings_, comm(), GroupNumber::estate);
+    run("taking over from the last generation", estate_.take_over(group, generation, state));
+  }
+  workload_.batches = estate_.batches();
+}
+
+std::optional<std::uint64_t> Worker::batch_at(std::uint64_t turn) const { return estate_.at(turn); }
 
 Worker::~Worker() {
   if (!own_loop_ || finished_) return;
@@ -259,15 +423,20 @@ bool Worker::take_step(const std::function<void()>& update) {
     slow_down();
   }
   const bool taken = telling([&] {
+    estate_.took();
     return loop().run(step_->take([&] {
       const auto updating = comm().record(Timeline::Kind::compute, "optimizer");
       update();
+      estate_.did();
     }));
   });
   if (!taken) return false;
+  estate_.did();
   share_weights();
   computing_since_ = loop().now();
   ++steps_;
+  if (is_elastic()) session_->generations()->council().note_step(estate_.done());
+  session_->board().step_done();
   report_progress();
   return true;
 }
@@ -429,6 +598,7 @@ Task<> Worker::within_timeout(const char* what, Task<> task) {
 
 Task<> Worker::timed(const char* what, Task<> task) {
   const auto waiting = comm().record(Timeline::Kind::wait, what);
+  const Session::Exchange exchange(*session_);
   const Time begin = loop().now();
   const Time worked = TcpLoop::processor_time();
   co_await task;

@@ -7,6 +7,10 @@
 //     worker.step(update);           // exchanges as the strategy has it; update() is the optimizer's
 //   worker.finish();                 // all workers now hold the same model
 //
+// In an elastic job a step may fail because somebody was lost, and somebody may join between two:
+//
+//     when a step throws PeerLost, or worker.generation_is_over():  worker.next_generation();
+//
 // train/dist.h is this for libtorch, python/starling/dist.py for torch in Python.
 #pragma once
 
@@ -19,6 +23,7 @@
 
 #include "job/run_summary.h"
 #include "job/session.h"
+#include "strategy/estate.h"
 #include "strategy/settings.h"
 #include "strategy/step.h"
 
@@ -74,6 +79,36 @@ class Worker {
   bool step(const std::function<void()>& update);
   // Leaves the mean of all workers' models in each.
   void finish();
+
+  // Whether workers come and go. Then between two steps another generation may be due.
+  bool is_elastic() const { return session_->generations() != nullptr; }
+  bool generation_is_over();
+  // Whether an error is one that a later generation may do without: somebody is gone, or does not
+  // answer.
+  bool can_go_on_after(const Error& error);
+  // After a step that has failed, or where the generation is over: goes on with those who are there
+  // now, from where the work stands. False if this worker has left, as it had asked for.
+  bool next_generation();
+  // Asks the others to go on without us; it takes effect when the generation is over.
+  void leave();
+  // Dealers deal out turns of this generation: which batch of the whole training that is, and how many
+  // there are. Nothing: the turn comes to none.
+  std::optional<std::uint64_t> batch_at(std::uint64_t turn) const;
+  const Workload& workload() const { return workload_; }
+  // What was left when this generation began.
+  const BatchLedger& ledger() const { return estate_.ledger(); }
+
+  // What the optimizer remembers, as bytes, for a worker that takes over from another: how they are
+  // had, and where they go. If some have come already, they go there now.
+  struct Memory {
+    std::function<std::vector<std::byte>()> save = [] { return std::vector<std::byte>(); };
+    std::function<void(ConstBytes)> restore;
+  };
+  void keep(Memory memory);
+
+  // Between two steps, when the strategy has paused (Strategy::pause): the weights, and what the strategy
+  // must not lose. Whoever goes on from it begins with it, see Workload::past.
+  void visit_state(State state);
 
   // An exception ends the loop that C++ does not see: this worker's end is a failure from now on, and
   // nobody is told that it has finished.
@@ -136,7 +171,13 @@ class Worker {
   // itself, and who because of another.
   template <class Action>
   auto telling(const Action& action);
+  void report_joined();
+  void begin_generation();
+  void end_generation();
   void start();
+  void take_over();
+  std::vector<std::byte> own_state();
+  void adopt_state(ConstBytes state);
   void collect(Bucket& bucket);
   bool clips_before_exchange() const;
   void prepare_exchange();
@@ -160,9 +201,11 @@ class Worker {
   Task<> within_timeout(const char* what, Task<> task);
   Task<> timed(const char* what, Task<> task);
 
-  Settings settings_;
-  bool own_loop_ = false;  // the user's
   std::shared_ptr<Session> session_;
+  Settings settings_;  // of this generation
+  Workload workload_;
+  Whose loop_;
+  bool own_loop_ = false;  // the user's
   Group workers_, copy_, everyone_;
   Layout layout_;
   Framework framework_;
@@ -177,6 +220,10 @@ class Worker {
   std::uint64_t sent_at_start_ = 0;
   std::optional<std::uint64_t> training_bytes_;  // once the training is over
   bool finished_ = false, failed_ = false;
+
+  Memory memory_;
+  std::vector<std::byte> memories_;  // that have come before anybody could have them
+  Estate estate_;                    // in an elastic job
 
   bool uneven_ = false;                        // what the workers have to learn from
   std::vector<std::uint64_t> finished_after_;  // how many steps each worker; kStillAtIt: it has not

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -15,6 +16,9 @@ void report_event(const Job& job, const nlohmann::json& event) {
   // A launcher that is gone takes us with it anyway, so a failed write needs no answer.
   const std::string line =
       event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  // A checkpoint is told of by the thread that has written it.
+  static std::mutex one_line_at_a_time;
+  const std::lock_guard lock(one_line_at_a_time);
   for (std::size_t done = 0; done < line.size();) {
     const ssize_t written = ::write(job.events_fd, line.data() + done, line.size() - done);
     if (written <= 0) return;

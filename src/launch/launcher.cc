@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <istream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,9 +32,11 @@
 #include "job/join.h"
 #include "job/worker_events.h"
 #include "launch/blas_kernels.h"
+#include "launch/job_folder.h"
 #include "launch/lab.h"
 #include "launch/other_launchers.h"
 #include "launch/outlet.h"
+#include "launch/watchdog.h"
 
 namespace starling {
 
@@ -47,6 +50,7 @@ constexpr std::chrono::milliseconds kTimeToEnd{2000};
 constexpr std::chrono::milliseconds kOneAndTheSame{300};  // timeout(1) signals twice at a time
 constexpr std::chrono::seconds kTimeForAStep{10};
 constexpr std::chrono::seconds kTimeToSave{60};
+constexpr std::chrono::milliseconds kLookEvery{1000};
 constexpr int kLabPort = 29400;  // every host of a lab has all ports for itself
 constexpr std::size_t kMaxEventBytes = 1 << 20;
 
@@ -126,7 +130,12 @@ class Guardian {
 class Launcher {
  public:
   Launcher(const LaunchPlan& plan, const WorkerEvent& on_event, const WorkerEnd& on_end)
-      : plan_(plan), on_event_(on_event), on_end_(on_end) {
+      : plan_(plan), on_event_(on_event), on_end_(on_end), watchdog_(plan.stall) {
+    try {
+      folder_.emplace(describe_job(plan));
+    } catch (const std::exception& error) {  // a job can do without being watched
+      fmt::print(stderr, "note: `starling status` will not see this job: {}\n", error.what());
+    }
     if (!plan.lab.empty()) {
       lab_.emplace(plan.lab, plan.workers + plan.servers,
                    LabLimits{plan.host_memory_bytes, plan.slow_hosts});
@@ -139,6 +148,7 @@ class Launcher {
     }
     wait_for_signals();
     wait_for_children();
+    watch();
     try {
       start_workers();
       while (running_ > 0) io_.run_one();
@@ -168,6 +178,7 @@ class Launcher {
   };
   struct Worker {
     int rank;
+    int local;  // among those of this machine
     bool serves;
     pid_t pid;
     std::optional<int> status;  // as waitpid tells it, once it has ended
@@ -175,8 +186,10 @@ class Launcher {
     asio::streambuf buffer{kMaxEventBytes};
     std::unique_ptr<Stream> out, err;
     bool joined = false;       // it is one of those who can go on without another
+    std::string door;          // where it can be asked to let others in
     bool skip_line = false;    // the rest of a line beyond all bounds
     bool told_to_end = false;  // by us, so that its end is not its fault
+    bool left = false;         // the others go on without it, as it wanted
     bool saves = false;        // it is writing its model, which it may finish
     bool end_told = false;
     std::optional<Report> error;  // what it said was wrong
@@ -185,83 +198,136 @@ class Launcher {
   void start_workers() {
     TcpLoop sockets;
     std::optional<asio::ip::tcp::acceptor> listener;
-    std::string rendezvous = plan_.rendezvous;
-    if (lab_) {
-      rendezvous = fmt::format("{}:{}", lab_->lab().address(0), kLabPort);
+    rendezvous_ = plan_.rendezvous;
+    if (!plan_.guest_of.empty()) {
+      rendezvous_ = plan_.guest_of.substr(0, plan_.guest_of.find(','));
+    } else if (lab_) {
+      rendezvous_ = fmt::format("{}:{}", lab_->lab().address(0), kLabPort);
     } else if (plan_.machines == 1) {
       listener.emplace(listen_on_loopback(sockets));
-      rendezvous = fmt::format("127.0.0.1:{}", listener->local_endpoint().port());
+      rendezvous_ = fmt::format("127.0.0.1:{}", listener->local_endpoint().port());
     }
-    const StorePlace store = store_beside(rendezvous, listener ? free_port(sockets) : 0);
-    const std::string secret = plan_.secret.empty() ? make_secret() : plan_.secret;
-    const int all_workers = plan_.machines * plan_.workers;
+    store_ = store_beside(rendezvous_, listener ? free_port(sockets) : 0);
+    secret_ = plan_.secret.empty() ? make_secret() : plan_.secret;
     const int servers_here = plan_.machine == 0 ? plan_.servers : 0;
-    const BlasKernels kernels = blas_kernels();
     for (int local = 0; local < plan_.workers + servers_here; ++local) {
       const bool serves = local >= plan_.workers;
       const int rank =
-          serves ? all_workers + local - plan_.workers : plan_.machine * plan_.workers + local;
-      const Pipe events = make_pipe(), out = make_pipe(), err = make_pipe();
+          serves ? all_workers() + local - plan_.workers : plan_.machine * plan_.workers + local;
       const int listen_fd = rank == 0 && listener ? listener->native_handle() : -1;
-      std::vector<std::string> environment = {
-          fmt::format("{}={}", kRankVariable, rank),
-          fmt::format("{}={}", kSizeVariable, all_workers + plan_.servers),
-          fmt::format("{}={}", kLocalSizeVariable, plan_.workers),
-          fmt::format("{}={}", kRendezvousVariable, rendezvous),
-          fmt::format("{}={}", kSecretVariable, secret),
-          fmt::format("{}={}", kEventsVariable, events.write_end),
-          fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
-          fmt::format("{}={}", kTlsVariable, plan_.tls),
-          fmt::format("{}={}", kCertificatesVariable, plan_.certificates),
-          fmt::format("{}={}", kSettingsVariable, plan_.settings),
-      };
-      if (!serves) {
-        const WorkerPlace place{rank,          all_workers,   local,
-                                plan_.workers, plan_.machine, plan_.machines};
-        for (std::string& each : variables_of_others(place, store)) {
-          environment.push_back(std::move(each));
-        }
-      }
-      // Workers that each start a thread a core stand in each other's way.
-      if (std::getenv("OMP_NUM_THREADS") == nullptr) {
-        const int cores = static_cast<int>(std::thread::hardware_concurrency());
-        environment.push_back(
-            fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
-      }
-      if (kernels.must_be_set) {
-        environment.push_back(fmt::format("{}={}", kBlasKernelsVariable, kernels.name));
-      }
-      if (lab_) environment.push_back(fmt::format("{}={}", kInterfaceVariable, Lab::kInterface));
-      if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
-      if (!plan_.timeline_folder.empty()) {
-        environment.push_back(fmt::format("{}={}", kTimelineVariable, plan_.timeline_folder));
-      }
-
-      const pid_t launcher = ::getpid();
-      const pid_t pid = ::fork();
-      if (pid < 0) throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
-      if (pid == 0) {
-        become_worker(serves ? plan_.server_command : plan_.command, environment, events.write_end,
-                      out.write_end, err.write_end, listen_fd, lab_ ? &lab_->lab() : nullptr, rank,
-                      launcher);
-      }
-      ::setpgid(pid, pid);  // here too: whoever is first
-      guardian_.begins(pid);
-      for (const Pipe& pipe : {events, out, err}) ::close(pipe.write_end);
-      auto& worker = *workers_.emplace_back(std::make_unique<Worker>());
-      worker.rank = rank;
-      worker.serves = serves;
-      worker.pid = pid;
-      if (plan_.on_start) plan_.on_start(rank, pid);
-      worker.events = std::make_unique<asio::posix::stream_descriptor>(io_, events.read_end);
-      worker.out = std::make_unique<Stream>(io_, out.read_end, rank, out_);
-      worker.err = std::make_unique<Stream>(io_, err.read_end, rank, err_);
-      ++running_;
-      open_pipes_ += 3;
-      read_events(worker);
-      relay(worker, *worker.out);
-      relay(worker, *worker.err);
+      start_worker({rank, local, serves, listen_fd, plan_.guest_of});
     }
+  }
+
+  int all_workers() const { return plan_.machines * plan_.workers; }
+
+  struct Start {
+    int rank, local;
+    bool serves;
+    int listen_fd = -1;
+    std::string guest_of;
+  };
+
+  void start_worker(const Start& start) {
+    const auto& [rank, local, serves, listen_fd, guest_of] = start;
+    const Pipe events = make_pipe(), out = make_pipe(), err = make_pipe();
+    std::vector<std::string> environment = {
+        fmt::format("{}={}", kRankVariable, rank),
+        fmt::format("{}={}", kSizeVariable, all_workers() + plan_.servers),
+        fmt::format("{}={}", kLocalSizeVariable, plan_.workers),
+        fmt::format("{}={}", kRendezvousVariable, rendezvous_),
+        fmt::format("{}={}", kGuestVariable, guest_of),
+        fmt::format("{}={}", kSecretVariable, secret_),
+        fmt::format("{}={}", kEventsVariable, events.write_end),
+        fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
+        fmt::format("{}={}", kTlsVariable, plan_.tls),
+        fmt::format("{}={}", kCertificatesVariable, plan_.certificates),
+        fmt::format("{}={}", kSettingsVariable, plan_.settings),
+    };
+    if (!serves) {
+      const WorkerPlace place{rank,          all_workers(), local,
+                              plan_.workers, plan_.machine, plan_.machines};
+      for (std::string& each : variables_of_others(place, store_)) {
+        environment.push_back(std::move(each));
+      }
+    }
+    // Workers that each start a thread a core stand in each other's way.
+    if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+      const int cores = static_cast<int>(std::thread::hardware_concurrency());
+      environment.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
+    }
+    if (kernels_.must_be_set) {
+      environment.push_back(fmt::format("{}={}", kBlasKernelsVariable, kernels_.name));
+    }
+    if (folder_) {
+      environment.push_back(
+          fmt::format("{}={}", kBoardVariable, folder_->add_board(rank).string()));
+    }
+    if (lab_) environment.push_back(fmt::format("{}={}", kInterfaceVariable, Lab::kInterface));
+    if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
+    if (!plan_.timeline_folder.empty()) {
+      environment.push_back(fmt::format("{}={}", kTimelineVariable, plan_.timeline_folder));
+    }
+    if (!plan_.checkpoints.empty()) {
+      environment.push_back(fmt::format("{}={}", kCheckpointsVariable, plan_.checkpoints));
+    }
+    if (!plan_.resume.empty()) {
+      environment.push_back(fmt::format("{}={}", kResumeVariable, plan_.resume));
+    }
+
+    const pid_t launcher = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid < 0) throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
+    if (pid == 0) {
+      become_worker(serves ? plan_.server_command : plan_.command, environment, events.write_end,
+                    out.write_end, err.write_end, listen_fd, lab_ ? &lab_->lab() : nullptr, rank,
+                    launcher);
+    }
+    ::setpgid(pid, pid);  // here too: whoever is first
+    guardian_.begins(pid);
+    for (const Pipe& pipe : {events, out, err}) ::close(pipe.write_end);
+    auto& worker = *workers_.emplace_back(std::make_unique<Worker>());
+    worker.rank = rank;
+    worker.local = local;
+    worker.serves = serves;
+    worker.pid = pid;
+    if (plan_.on_start) plan_.on_start(rank, pid);
+    worker.events = std::make_unique<asio::posix::stream_descriptor>(io_, events.read_end);
+    worker.out = std::make_unique<Stream>(io_, out.read_end, rank, out_);
+    worker.err = std::make_unique<Stream>(io_, err.read_end, rank, err_);
+    ++running_;
+    open_pipes_ += 3;
+    read_events(worker);
+    relay(worker, *worker.out);
+    relay(worker, *worker.err);
+  }
+
+  void tell_doors() {
+    if (!folder_ || !plan_.elastic) return;
+    std::vector<JobDoor> doors;
+    for (const auto& worker : workers_) {
+      if (!worker->status && !worker->door.empty()) {
+        doors.push_back({worker->door, secret_, plan_.tls});
+      }
+    }
+    folder_->set_doors(doors);
+  }
+
+  // One that has crashed, where others are left that may let it in again.
+  void start_again(const Worker& worker) {
+    const std::string doors = doors_of_others(worker);
+    if (!plan_.elastic || restarts_ >= plan_.restarts || !worker.joined || doors.empty()) return;
+    ++restarts_;
+    start_worker({worker.rank, worker.local, worker.serves, -1, doors});
+  }
+  std::string doors_of_others(const Worker& worker) const {
+    std::vector<std::string> doors;
+    for (const auto& other : workers_) {
+      if (other.get() != &worker && !other->status && !other->door.empty()) {
+        doors.push_back(other->door);
+      }
+    }
+    return fmt::format("{}", fmt::join(doors, ","));
   }
 
   [[noreturn]] static void become_worker(const std::vector<std::string>& command,
@@ -355,7 +421,15 @@ class Launcher {
     // The program may be anybody's, so its lines may be anything.
     const auto event = nlohmann::json::parse(line, nullptr, false);
     const bool has_kind = event.is_object() && event.contains("event");
-    if (has_kind && event["event"] == "joined") worker.joined = true;
+    if (has_kind && event["event"] == "joined") {
+      worker.joined = true;
+      if (event.contains("door") && event["door"].is_string()) worker.door = event["door"];
+      tell_doors();
+      all_have_joined_ = all_have_joined_ || std::ranges::all_of(workers_, [](const auto& each) {
+                           return each->serves || each->joined;
+                         });
+    }
+    if (has_kind && event["event"] == "left") worker.left = true;
     if (has_kind && event["event"] == "saving") worker.saves = true;
     if (!has_kind || event["event"] != "error") return on_event_(worker.rank, line);
     if (worker.error || !event.contains("message") || !event["message"].is_string()) return;
@@ -364,6 +438,20 @@ class Launcher {
     worker.error = {message.substr(0, message.find('\n')),
                     event.contains("peer_lost") && event["peer_lost"] == true,
                     event.contains("cut_off") && event["cut_off"] == true};
+  }
+
+  static nlohmann::json describe_job(const LaunchPlan& plan) {
+    return {{"command", plan.command},      {"run", plan.run},         {"workers", plan.workers},
+            {"servers", plan.servers},      {"machine", plan.machine}, {"machines", plan.machines},
+            {"started", std::time(nullptr)}};
+  }
+  void watch() {
+    if (!folder_) return;
+    for (const std::string& line :
+         watchdog_.look(read_boards(folder_->path()), std::chrono::steady_clock::now())) {
+      err_.put(line + "\n");
+    }
+    after(kLookEvery, [this] { watch(); });
   }
 
   void wait_for_signals() {
@@ -381,8 +469,9 @@ class Launcher {
   void wait_for_children() {
     children_.async_wait([this](const asio::error_code& error, int) {
       if (error) return;
-      for (const auto& worker : workers_) {
-        if (!worker->status) look_after(*worker);
+      const std::size_t known = workers_.size();  // the end of one may be the start of another
+      for (std::size_t i = 0; i < known; ++i) {
+        if (!workers_[i]->status) look_after(*workers_[i]);
       }
       wait_for_children();
     });
@@ -407,13 +496,23 @@ class Launcher {
     --running_;
     tell_end(worker);
     if (&worker == asked_first_) stop();
-    if (status == 0 || result_.interrupted) return;
-    if (first_to_fail_ == nullptr) {
-      first_to_fail_ = &worker;
-      const bool cut_off = worker.error && worker.error->cut_off;
-      if (!others_can_go_on()) {
-        after(cut_off ? kTimeToNoticeACut : kTimeToNotice, [this] { stop(); });
-      }
+    if (result_.interrupted) return;
+    if (plan_.elastic && status == 0 && worker.joined && !worker.left) dismiss_guests();
+    if (status == 0) return;
+    const bool go_on = others_can_go_on_without(worker);
+    if (go_on) start_again(worker);
+    tell_doors();
+    if (first_to_fail_ == nullptr) first_to_fail_ = &worker;
+    if (first_to_miss_ != nullptr || go_on) return;
+    first_to_miss_ = &worker;
+    const bool cut_off = worker.error && worker.error->cut_off;
+    after(cut_off ? kTimeToNoticeACut : kTimeToNotice, [this] { stop(); });
+  }
+
+  // The training is over: who has not been let in by now has come too late.
+  void dismiss_guests() {
+    for (const auto& worker : workers_) {
+      if (!worker->joined) signal_to(*worker, SIGTERM);
     }
   }
 
@@ -427,10 +526,14 @@ class Launcher {
   }
 
   // Before all have come together, nobody can do without anybody.
-  bool others_can_go_on() const {
-    return plan_.survives_losses && std::ranges::all_of(workers_, [](const auto& worker) {
+  bool others_can_go_on_without(const Worker& lost) const {
+    if (plan_.elastic && all_have_joined_) return true;
+    return can_be_lost(lost) && std::ranges::all_of(workers_, [](const auto& worker) {
              return worker->serves || worker->joined;
            });
+  }
+  bool can_be_lost(const Worker& worker) const {
+    return plan_.survives_losses || plan_.elastic || (worker.serves && plan_.survives_lost_servers);
   }
 
   // Workers that exchange need each other to come to the end of a step, where a model is whole. So
@@ -447,7 +550,7 @@ class Launcher {
     if (lowest == workers_.end()) return;
     if (!(*lowest)->joined) return stop();  // it has nothing to end
     asked_first_ = lowest->get();
-    signal_to(*asked_first_, SIGTERM);
+    signal_to(*asked_first_, plan_.elastic ? SIGINT : SIGTERM);
     after(kTimeForAStep, [this] {
       if (!asked_first_->saves) stop();
     });
@@ -503,7 +606,10 @@ class Launcher {
     if (result_.interrupted || first_to_fail_ == nullptr) return result_;
     const bool some_ended_well = std::ranges::any_of(
         workers_, [](const auto& worker) { return !worker->serves && *worker->status == 0; });
-    if (plan_.survives_losses && some_ended_well) {
+    const bool none_is_missed = std::ranges::all_of(workers_, [this](const auto& worker) {
+      return *worker->status == 0 || can_be_lost(*worker);
+    });
+    if (none_is_missed && some_ended_well) {
       for (const auto& worker : workers_) {
         if (*worker->status != 0) result_.losses.push_back(describe(*worker));
       }
@@ -539,12 +645,20 @@ class Launcher {
   asio::signal_set signals_{io_};
   asio::signal_set children_{io_, SIGCHLD};
   Outlet out_{io_, STDOUT_FILENO}, err_{io_, STDERR_FILENO};
+  std::optional<JobFolder> folder_;
+  Watchdog watchdog_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::string rendezvous_, secret_;
+  StorePlace store_;
+  BlasKernels kernels_ = blas_kernels();
+  bool all_have_joined_ = false;
+  int restarts_ = 0;
   int running_ = 0;
   int open_pipes_ = 0;
   std::vector<const Worker*> ended_;  // in that order
   Worker* first_to_fail_ = nullptr;
-  Worker* asked_first_ = nullptr;  // to stop
+  Worker* first_to_miss_ = nullptr;  // of those that failed: without it nobody goes on
+  Worker* asked_first_ = nullptr;    // to stop
   std::chrono::steady_clock::time_point interrupted_at_;
   LaunchResult result_;
 };

@@ -6,10 +6,12 @@
 //   listens.
 // - What it prints comes out of ours, line by line behind its rank: "[2] ...".
 // - If one fails, the others get a moment to notice by themselves, then SIGTERM, then SIGKILL.
-//   Workers that can do without one another (survives_losses) go on: then the job has failed only
-//   if no worker ends well.
+//   Workers that can do without one another (survives_losses), or without a server, go on: then the
+//   job has failed only if no worker ends well.
+// - Where workers come and go, one that has crashed is started again, and asks those that are left to be
+//   let in; the job has failed only if none ends well.
 // - On Ctrl-C or SIGTERM the lowest rank gets SIGTERM, and the others when it has ended: so it can end
-//   its step, and save its model. A second one ends all at once.
+//   its step, and save its model (an elastic one gets SIGINT, as SIGTERM asks it to leave). A second one ends all at once.
 // - If the launcher itself dies, however suddenly, the kernel kills its workers (PR_SET_PDEATHSIG),
 //   and a guardian process that sees the launcher's end of a pipe close kills what is left of their
 //   groups.
@@ -33,16 +35,27 @@ struct LaunchPlan {
   int servers = 0;
   std::vector<std::string> server_command;
   bool survives_losses = false;
+  bool survives_lost_servers = false;  // as far as they are replicated
+  // Workers come and go: how often one that has crashed is started again, all together, and, for
+  // workers that are to join a job that runs, doors of its members (Job::guest_of).
+  bool elastic = false;
+  int restarts = 0;
+  std::string guest_of;
   std::vector<std::string> places;  // beside its number, what each rank is in words; may be empty
   int machines = 1;                 // how many machines run `workers` each
   int machine = 0;                  // which of them this is
   std::string rendezvous;           // host:port of machine 0; only for more than one machine
   std::string secret;               // shared by all machines; made up here if there is only one
   std::chrono::seconds timeout{60};
+  // After so long without a move it is said who waits for whom; never after nothing.
+  std::chrono::nanoseconds stall = std::chrono::seconds(20);
+  std::string run;  // the folder of results, by which people name a running job; may be empty
   std::string tls = "auto";     // as job/encryption.h names it
   std::string certificates;     // as it reads them, or empty
   std::string settings;         // handed to the workers, see Job
   std::string timeline_folder;  // where they leave their parts of the timeline, see Job
+  std::string checkpoints;      // where they keep their state, and
+  std::string resume;           // what they go on from, see Job
   // A lab to run in, each rank on a host of its own: its name, or a spec (launch/lab.h). Only for one
   // machine.
   std::string lab;

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "job/checkpoint.h"
+#include "job/past.h"
 #include "job/run_summary.h"
 #include "job/session.h"
 #include "job/traffic.h"
@@ -48,7 +50,18 @@ void run_server(Job job) {
   options.timeout = job.timeout;
   Session session(job);
   const Running traffic(report_traffic(job, session.comm()));
-  Server server(serving_group(settings, session.comm()), options);
+  const std::optional<Snapshot> past = load_past(job, settings);
+  Server server(serving_group(settings, session.comm()), options,
+                past ? State::restoring(*past) : State());
+  std::optional<CheckpointWriter> writer;
+  if (!job.checkpoints.empty()) writer.emplace(job, job.checkpoints);
+  server.on_save([&](std::uint64_t step) {
+    if (!writer) return;
+    Snapshot snapshot;
+    server.visit_state(State::saving(snapshot));
+    writer->write(step, session.comm().rank(), settings.workers, std::move(snapshot));
+  });
+  session.board().serves();
   session.loop().run(server.serve());  // it has deadlines of its own
   report_served(job, session.comm().ledger(), server, session.kernel());
 }

@@ -78,7 +78,7 @@ TEST_F(TimelineFileTest, WritesNothingUnasked) {
 
 TEST_F(TimelineFileTest, IsWholeEvenIfAPartWasCutOff) {
   run_flock(folder_);
-  const fs::path part = folder_ / "timeline-part-1";
+  const fs::path part = folder_ / "timeline-part-1.1";
   ASSERT_TRUE(fs::exists(part));
   fs::resize_file(part, fs::file_size(part) - 20);
   join_timeline(folder_);

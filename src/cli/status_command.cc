@@ -1,0 +1,158 @@
+// starling status: what the workers of a running job do, and who waits for whom.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "launch/job_folder.h"
+#include "launch/watchdog.h"
+#include "report/table.h"
+
+namespace starling {
+
+namespace {
+
+using nlohmann::json;
+
+struct StatusCommand {
+  std::string run;
+  bool print_json = false;
+};
+
+struct Job {
+  int launcher;
+  json description;
+  std::vector<RankStatus> ranks;
+};
+
+bool is_named(const RunningJob& job, const json& description, const std::string& name) {
+  if (name.empty() || name == std::to_string(job.launcher)) return true;
+  const std::filesystem::path run = description.value("run", "");
+  std::error_code ignored;
+  return !run.empty() &&
+         (run == name || run.filename() == name || std::filesystem::equivalent(run, name, ignored));
+}
+
+std::vector<Job> find_jobs(const std::string& name) {
+  std::vector<Job> found;
+  const std::vector<RunningJob> running = running_jobs();
+  for (const RunningJob& each : running) {
+    const json description = json::parse(each.description, nullptr, false);
+    if (!description.is_object() || !is_named(each, description, name)) continue;
+    found.push_back({each.launcher, description, read_boards(each.folder)});
+  }
+  if (found.empty() && !name.empty() && !running.empty()) {
+    throw Error(fmt::format("no running job is called '{}'", name),
+                "`starling status` alone shows all of them");
+  }
+  return found;
+}
+
+std::string pace_of(const BoardEntry& entry) {
+  if (entry.seconds_a_step <= 0) return "";
+  return fmt::format("{:.3g} steps/s", 1 / entry.seconds_a_step);
+}
+
+std::string title_of(const Job& job) {
+  const std::string run = job.description.value("run", "");
+  const std::vector<std::string> command =
+      job.description.value("command", std::vector<std::string>{});
+  const auto age = std::chrono::seconds(
+      std::max<std::int64_t>(0, std::time(nullptr) - job.description.value("started", 0L)));
+  const int machines = job.description.value("machines", 1);
+  return fmt::format("{}, launcher {}, for {}{}",
+                     !run.empty() ? run : fmt::format("{}", fmt::join(command, " ")), job.launcher,
+                     format_duration(age),
+                     machines == 1 ? ""
+                                   : fmt::format("; those on machine {} of {}",
+                                                 job.description.value("machine", 0), machines));
+}
+
+void print_job(const Job& job, BoardTime now) {
+  Table table({"rank", "process", "step", "pace", "what it does"});
+  for (const RankStatus& each : job.ranks) {
+    const bool joined = each.process != RankStatus::Process::none;
+    table.add({std::to_string(each.rank), joined ? std::to_string(each.entry.process) : "",
+               joined && each.entry.counts_steps ? std::to_string(each.entry.steps + 1) : "",
+               pace_of(each.entry), describe_doing(each, now)});
+  }
+  fmt::print("{}\n{}", title_of(job), table.text());
+  const std::string culprits = describe_culprits(job.ranks);
+  if (!culprits.empty()) fmt::print("{}\n", culprits);
+}
+
+json as_json(const Job& job, BoardTime now) {
+  json result = job.description;
+  result["launcher"] = job.launcher;
+  result["ranks"] = json::array();
+  for (const RankStatus& each : job.ranks) {
+    const bool joined = each.process != RankStatus::Process::none;
+    const auto seconds = [&](BoardTime time) {
+      return std::chrono::duration<double>(now - time).count();
+    };
+    json rank = {{"rank", each.rank}, {"says", describe_doing(each, now)}, {"joined", joined}};
+    if (joined) {
+      rank.update(
+          {{"process", each.entry.process},
+           {"state", name_of(each.entry.state)},
+           {"stopped", each.process == RankStatus::Process::stopped},
+           {"ended", each.process == RankStatus::Process::ended},
+           {"steps", each.entry.steps},
+           {"steps_per_second", each.entry.seconds_a_step > 0 ? 1 / each.entry.seconds_a_step : 0},
+           {"wire_bytes", each.entry.moved_bytes},
+           {"for_seconds", seconds(each.entry.since)},
+           {"heard_of_seconds_ago", seconds(each.entry.written)},
+           {"waits_for", awaited_by(each)}});
+    }
+    result["ranks"].push_back(std::move(rank));
+  }
+  result["culprits"] = describe_culprits(job.ranks);
+  return result;
+}
+
+void show(const StatusCommand& command) {
+  const std::vector<Job> jobs = find_jobs(command.run);
+  const BoardTime now = std::chrono::steady_clock::now();
+  if (command.print_json) {
+    json all = json::array();
+    for (const Job& job : jobs) all.push_back(as_json(job, now));
+    fmt::print("{}\n", json{{"jobs", all}}.dump());
+    return;
+  }
+  if (jobs.empty()) {
+    fmt::print(
+        "no job of yours runs on this machine; start one with `starling train` or "
+        "`starling launch`\n");
+  }
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (i > 0) fmt::print("\n");
+    print_job(jobs[i], now);
+  }
+}
+
+}  // namespace
+
+void add_status_command(CLI::App& app) {
+  auto command = std::make_shared<StatusCommand>();
+  CLI::App* status = app.add_subcommand(
+      "status", "Show what the workers of a running job do, and who waits for whom");
+  status->footer(
+      "Shows the jobs that you have running on this machine. It asks none of them: it works while\n"
+      "a worker computes, hangs or is stopped.\n\n"
+      "Example:\n"
+      "  starling status\n"
+      "  starling status runs/mine --json");
+  status->add_option("run", command->run,
+                     "only the job with this run folder, or of this launcher's process");
+  status->add_flag("--json", command->print_json, "print one JSON object");
+  status->callback([command] { show(*command); });
+}
+
+}  // namespace starling
