@@ -12,9 +12,7 @@ namespace starling {
 
 namespace {
 
-// An address that others can reach asks for one.
-std::string token_for(const LiveAddress& address) {
-  if (address.is_loopback()) return "";
+std::string live_token() {
   const char* chosen = std::getenv("STARLING_LIVE_TOKEN");
   if (chosen == nullptr) return make_secret();
   if (std::string_view(chosen).size() < 16) {
@@ -52,8 +50,11 @@ LiveView::LiveView(const TrainingPlan& plan, bool own_program, RunBar& bar) {
                  const auto now = std::chrono::steady_clock::now();
                  return std::chrono::duration<double>(now - begin).count();
                });
-  server_.emplace(*plan.live, token_for(*plan.live), *run_);
+  server_.emplace(*plan.live, live_token(), *run_);
   bar.say("live page: " + server_->url());
+  if (const std::string fingerprint = server_->fingerprint(); !fingerprint.empty()) {
+    bar.say("its certificate is of its own making; a browser will ask. SHA-256: " + fingerprint);
+  }
 }
 
 }  // namespace starling

@@ -10,10 +10,12 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
+#include "report/own_certificate.h"
 
 namespace starling {
 
@@ -23,7 +25,7 @@ constexpr const char kPage[] =
 #include "live_page.inc"
     ;
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPageAsksWithin{1500};  // it does so twice a second
 constexpr std::chrono::milliseconds kTimeToSeeTheEnd{2000};
 constexpr std::chrono::milliseconds kTimeToStart{2000};
@@ -36,13 +38,6 @@ bool same_secret(const std::string& given, const std::string& token) {
     difference = static_cast<unsigned char>(difference | (other ^ token[i]));
   }
   return difference == 0;
-}
-
-bool names_this_machine(std::string host) {
-  if (const auto colon = host.rfind(':'); colon != std::string::npos && host.back() != ']') {
-    host.resize(colon);
-  }
-  return host == "localhost" || host == "[::1]" || host.starts_with("127.");
 }
 
 // The local port of a connection; -1 for any other file.
@@ -94,49 +89,56 @@ class LiveServer::Impl {
  public:
   Impl(const LiveAddress& address, std::string token, const LiveRun& run)
       : address_(address), token_(std::move(token)), run_(run) {
+    if (address.is_loopback()) {
+      server_ = std::make_unique<httplib::Server>();
+    } else {
+      certificate_ = make_certificate(host_in_url());
+      server_ = std::make_unique<httplib::SSLServer>(certificate_.certificate.get(),
+                                                     certificate_.key.get());
+    }
     // A page's connections must not take all threads, so each serves one request only.
-    server_.new_task_queue = [] { return new httplib::ThreadPool(4); };
-    server_.set_keep_alive_max_count(1);
-    server_.set_payload_max_length(1024);
-    server_.set_read_timeout(std::chrono::seconds(2));
-    server_.set_write_timeout(std::chrono::seconds(2));
+    server_->new_task_queue = [] { return new httplib::ThreadPool(4); };
+    server_->set_keep_alive_max_count(1);
+    server_->set_payload_max_length(1024);
+    server_->set_read_timeout(std::chrono::seconds(2));
+    server_->set_write_timeout(std::chrono::seconds(2));
     // The library would let two runs share a port, each getting some of the requests.
-    server_.set_socket_options([](socket_t socket) {
+    server_->set_socket_options([](socket_t socket) {
       const int yes = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
-    server_.set_default_headers(
+    server_->set_default_headers(
         {{"X-Content-Type-Options", "nosniff"},
          {"Referrer-Policy", "no-referrer"},
          {"Cache-Control", "no-store"},
          {"Content-Security-Policy",
           "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
           "connect-src 'self'; img-src data:; frame-ancestors 'none'"}});
-    server_.set_pre_routing_handler(
+    server_->set_pre_routing_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
           return admit(request, response);
         });
-    server_.Get("/", [](const httplib::Request&, httplib::Response& response) {
+    server_->Get("/", [](const httplib::Request&, httplib::Response& response) {
       response.set_content(kPage, "text/html; charset=utf-8");
     });
-    server_.Get("/state", [this](const httplib::Request&, httplib::Response& response) {
-      asked_ = Clock::now().time_since_epoch().count();
+    server_->Get("/state", [this](const httplib::Request&, httplib::Response& response) {
+      asked_ = SteadyClock::now().time_since_epoch().count();
       response.set_content(run_.state(), "application/json");
     });
-    server_.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+    server_->Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
       response.set_content(run_.metrics(), "text/plain; version=0.0.4; charset=utf-8");
     });
     listen();
   }
 
   ~Impl() {
-    const Clock::time_point ended = Clock::now();
-    const auto asked = [this] { return Clock::time_point(Clock::duration(asked_)); };
+    const SteadyClock::time_point ended = SteadyClock::now();
+    const auto asked = [this] { return SteadyClock::time_point(SteadyClock::duration(asked_)); };
     const bool watched = asked_ != 0 && asked() > ended - kPageAsksWithin;
-    while (watched && asked() < ended && Clock::now() < ended + kTimeToSeeTheEnd) {
+    while (watched && asked() < ended && SteadyClock::now() < ended + kTimeToSeeTheEnd) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    server_.stop();
+    server_->stop();
     // Whoever sends a byte now and then would keep a thread for as long as it likes.
     while (listening_) {
       hang_up();
@@ -146,18 +148,23 @@ class LiveServer::Impl {
   }
 
   std::string url() const {
-    const bool everywhere = address_.host == "0.0.0.0" || address_.host == "::";
-    std::string host = everywhere ? own_host_name() : address_.host;
+    std::string host = host_in_url();
     if (host.find(':') != std::string::npos) host = "[" + host + "]";
-    return fmt::format("http://{}:{}/{}", host, address_.port,
-                       token_.empty() ? "" : "?token=" + token_);
+    return fmt::format("{}://{}:{}/#{}", address_.is_loopback() ? "http" : "https", host,
+                       address_.port, token_);
   }
+  const std::string& fingerprint() const { return certificate_.fingerprint; }
 
  private:
+  std::string host_in_url() const {
+    const bool everywhere = address_.host == "0.0.0.0" || address_.host == "::";
+    return everywhere ? own_host_name() : address_.host;
+  }
+
   void listen() {
-    bool bound = address_.port != 0 && server_.bind_to_port(address_.host, address_.port);
+    bool bound = address_.port != 0 && server_->bind_to_port(address_.host, address_.port);
     if (!bound && address_.any_port) {
-      address_.port = server_.bind_to_any_port(address_.host);
+      address_.port = server_->bind_to_any_port(address_.host);
       bound = address_.port > 0;
     }
     if (!bound) {
@@ -167,12 +174,12 @@ class LiveServer::Impl {
     }
     listening_ = true;
     thread_ = std::thread([this] {
-      server_.listen_after_bind();
+      server_->listen_after_bind();
       listening_ = false;
     });
     // A server that is stopped before it runs would not notice.
-    const Clock::time_point patience = Clock::now() + kTimeToStart;
-    while (!server_.is_running() && Clock::now() < patience) {
+    const SteadyClock::time_point patience = SteadyClock::now() + kTimeToStart;
+    while (!server_->is_running() && SteadyClock::now() < patience) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
@@ -197,24 +204,23 @@ class LiveServer::Impl {
     if (request.method != "GET" && request.method != "HEAD") {
       return refuse(405, "this server only shows");
     }
-    if (token_.empty()) {
-      if (names_this_machine(request.get_header_value("Host"))) return Unhandled;
-      return refuse(403, "this page is for this machine only, as localhost or 127.0.0.1");
-    }
-    const std::string bearer = request.get_header_value("Authorization");
-    if (same_secret(request.get_param_value("token"), token_) ||
-        same_secret(bearer, "Bearer " + token_)) {
+    if (request.path == "/") return Unhandled;
+    if (same_secret(request.get_header_value("Authorization"), "Bearer " + token_)) {
       return Unhandled;
     }
-    return refuse(401, "the address that starling train printed has a token; open that one");
+    response.set_header("WWW-Authenticate", "Bearer");
+    return refuse(401,
+                  "this needs the token of the address that was printed, in the header "
+                  "'Authorization: Bearer TOKEN'");
   }
 
   LiveAddress address_;
   const std::string token_;
   const LiveRun& run_;
-  std::atomic<Clock::rep> asked_ = 0;  // when a page last asked for the state
+  std::atomic<SteadyClock::rep> asked_ = 0;  // when a page last asked for the state
   std::atomic<bool> listening_ = false;
-  httplib::Server server_;
+  OwnCertificate certificate_;
+  std::unique_ptr<httplib::Server> server_;
   std::thread thread_;
 };
 
@@ -223,5 +229,6 @@ LiveServer::LiveServer(const LiveAddress& address, std::string token, const Live
 LiveServer::~LiveServer() = default;
 
 std::string LiveServer::url() const { return impl_->url(); }
+std::string LiveServer::fingerprint() const { return impl_->fingerprint(); }
 
 }  // namespace starling

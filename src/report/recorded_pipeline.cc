@@ -22,6 +22,7 @@ struct Spans {
   std::vector<std::pair<double, double>> forward, backward;
 };
 
+// Throws json::exception where a field is not of its type.
 std::map<int, Spans> spans_in(const std::filesystem::path& file) {
   const json timeline = json::parse(text_of(file), nullptr, false);
   std::map<int, Spans> spans;
@@ -58,7 +59,12 @@ RecordedPipeline read_pipeline(const std::filesystem::path& run_folder) {
   if (!std::filesystem::exists(run_folder / "timeline.json")) {
     refuse("has no timeline", "record one with starling train --timeline");
   }
-  std::map<int, Spans> spans = spans_in(run_folder / "timeline.json");
+  std::map<int, Spans> spans;
+  try {
+    spans = spans_in(run_folder / "timeline.json");
+  } catch (const json::exception&) {
+    refuse("has a timeline that is not one of ours", "record one with starling train --timeline");
+  }
 
   const auto m = static_cast<std::size_t>(parallel.micro_batches);
   std::size_t steps = std::numeric_limits<std::size_t>::max();

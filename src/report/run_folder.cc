@@ -21,11 +21,6 @@ constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kNetwork = "network.jsonl";
 constexpr const char* kSummary = "summary.json";
 
-bool holds_finished_run(const std::filesystem::path& folder) {
-  std::ifstream summary(folder / kSummary);
-  return summary && !run_summary_in(nlohmann::json::parse(summary, nullptr, false)).ended;
-}
-
 // A run that was cut off may be written over; anybody else's files may not.
 bool holds_something_else(const std::filesystem::path& folder) {
   std::error_code nothing_there;
@@ -35,7 +30,23 @@ bool holds_something_else(const std::filesystem::path& folder) {
            std::filesystem::exists(folder / kNetwork));
 }
 
+// The lines of a file whose step is not after that one.
+std::string rows_up_to(const std::filesystem::path& file, std::uint64_t step) {
+  std::ifstream stream(file);
+  std::string kept;
+  for (std::string line; std::getline(stream, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    if (row.is_object() && number_in(row, "step") <= static_cast<double>(step)) kept += line + "\n";
+  }
+  return kept;
+}
+
 }  // namespace
+
+bool holds_finished_run(const std::filesystem::path& folder) {
+  std::ifstream summary(folder / kSummary);
+  return summary && !run_summary_in(nlohmann::json::parse(summary, nullptr, false)).ended;
+}
 
 void RunFolder::set(const Settings& settings) {
   write_whole_file(path_ / "settings.toml", write_settings(settings));
@@ -58,18 +69,33 @@ RunFolder::RunFolder(std::filesystem::path path, const Settings& settings)
                 "choose another one with --run");
   }
   // These first: by them another machine knows a folder that all of them see.
+  open_files(std::ios::trunc);
+  set(settings);
+  // Those of a run that was cut off here before.
+  for (const char* name : {kSummary, "model.safetensors"}) std::filesystem::remove(path_ / name);
+  std::filesystem::remove_all(path_ / "checkpoints", error);
+  TensorBoardLog::remove_from(path_);
+  tensorboard_.emplace(path_);
+}
+
+RunFolder::RunFolder(std::filesystem::path path, const Settings& settings,
+                     std::uint64_t resumed_step)
+    : path_(std::move(path)), used_(true) {
+  write_whole_file(path_ / kMetrics, rows_up_to(path_ / kMetrics, resumed_step));
+  open_files(std::ios::app);
+  set(settings);
+  for (const char* name : {kSummary, "model.safetensors"}) std::filesystem::remove(path_ / name);
+  tensorboard_.emplace(path_);
+}
+
+void RunFolder::open_files(std::ios::openmode mode) {
   for (const auto& [file, name] : {std::pair{&metrics_, kMetrics}, {&network_, kNetwork}}) {
-    file->open(path_ / name);
+    file->open(path_ / name, std::ios::out | mode);
     if (!*file) {
       throw Error(fmt::format("cannot write {}: {}", (path_ / name).string(), ::strerror(errno)),
                   "choose another folder with --run");
     }
   }
-  set(settings);
-  // Those of a run that was cut off here before.
-  for (const char* name : {kSummary, "model.safetensors"}) std::filesystem::remove(path_ / name);
-  TensorBoardLog::remove_from(path_);
-  tensorboard_.emplace(path_);
 }
 
 RunFolder::~RunFolder() {

@@ -5,6 +5,7 @@
 //   network.jsonl      each second, each worker's bytes in and out by purpose
 //   model.safetensors  the final model, the mean of all workers'
 //   events.out.tfevents.*  the metrics once more, for TensorBoard
+//   checkpoints/       with --checkpoint-every: what it takes to go on (job/checkpoint.h)
 //   timeline.json      with --timeline: what each worker did when, for Perfetto
 //   staleness.csv      how many gradients (with servers) or models (mixing weights) were how stale
 //   summary.json       the result in one object, also of a run that was interrupted or failed
@@ -26,6 +27,8 @@ class RunFolder {
   // Creates the folder and writes the settings. Throws Error if it holds a finished run already,
   // or anything that is no run.
   RunFolder(std::filesystem::path path, const Settings& settings);
+  // Goes on with the run that is there, after that step: what was written of later ones goes.
+  RunFolder(std::filesystem::path path, const Settings& settings, std::uint64_t resumed_step);
   // A run that failed before anything happened leaves no folder behind.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -49,6 +52,7 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void open_files(std::ios::openmode mode);
   void append(std::ofstream& file, const char* name, const nlohmann::json& row);
   void log_scalar(const std::string& tag, const nlohmann::json& event, const char* key);
 
@@ -61,6 +65,9 @@ class RunFolder {
   std::int64_t step_ = 0;  // of the lead, when it last reported
   std::string missing_;
 };
+
+// Whether a run there has come to its end.
+bool holds_finished_run(const std::filesystem::path& folder);
 
 // runs/2026-01-31-120000-WHAT, or with a number behind it if that exists.
 std::filesystem::path fresh_run_path(const std::string& what);

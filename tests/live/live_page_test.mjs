@@ -121,7 +121,7 @@ async function with_invented_states() {
   let state = invented(4), delay = 0, asked = [], under_way = 0, most_under_way = 0;
   fake = http.createServer(async (request, response) => {
     if (!request.url.startsWith("/state")) return response.end(fs.readFileSync(file));
-    asked.push(request.url);
+    asked.push(`${request.url} ${request.headers.authorization}`);
     most_under_way = Math.max(most_under_way, ++under_way);
     await pause(delay);
     --under_way;
@@ -132,10 +132,11 @@ async function with_invented_states() {
   const seen = name => eventually(`the page shows ${name}`, async () => (await words_of("#name")).startsWith(name), 5);
 
   delay = 700;  // longer than the page waits between two questions
-  await open(`${url}?token=a%20secret`);
+  await open(`${url}#a%20secret`);
   await seen("invented");
   await pause(1500);
-  check("the token is handed on", asked.every(u => u === "/state?token=a%20secret"), asked[0]);
+  check("the token is handed on, in a header", asked.every(u => u === "/state Bearer a secret"), asked[0]);
+  check("the address no longer has it", page.url() === url, page.url());
   check("requests do not overlap", most_under_way === 1, `${most_under_way} at once`);
   delay = 0;
 
@@ -263,11 +264,12 @@ async function with_a_real_run() {
   await eventually("curves get more points", async () => await points_of("loss") > loss || await points_of("accuracy") > accuracy);
   await eventually("bytes on edges grow", async () => await bytes_of_edges() > sent);
 
-  const metrics = await (await fetch(new URL("metrics", address()), { signal: AbortSignal.timeout(5000) })).text();
+  const headers = { Authorization: `Bearer ${new URL(address()).hash.slice(1)}` };
+  const metrics = await (await fetch(new URL("metrics", address()), { headers, signal: AbortSignal.timeout(5000) })).text();
   check("/metrics has the step", /^starling_step \d/m.test(metrics));
   check("/metrics has the bytes sent", metrics.includes("starling_bytes_sent_total{"));
   check("a POST is refused", await status_of(new URL("state", address()), { method: "POST" }) === 405);
-  check("another site's name for this machine is refused", await status_of(address(), { headers: { Host: "example.com" } }) === 403);
+  check("without the token nothing is told", await status_of(new URL("state", address()), {}) === 401);
   await page.setViewportSize(phone);
   await pause(600);
   check("a phone does not scroll sideways", !await scrolls_sideways());

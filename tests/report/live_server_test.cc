@@ -26,14 +26,16 @@ int port_of(const LiveServer& server) {
   return std::stoi(url.substr(url.find(':', 6) + 1));
 }
 
+const std::string kToken = "0123456789abcdef";
+
 httplib::Result get(const LiveServer& server, const std::string& path,
-                    const httplib::Headers& headers = {}) {
+                    const httplib::Headers& headers = {{"Authorization", "Bearer " + kToken}}) {
   httplib::Client client("127.0.0.1", port_of(server));
   return client.Get(path, headers);
 }
 
 TEST(LiveServer, ServesThePageTheStateAndTheMetrics) {
-  const LiveServer server(parse_live_address("127.0.0.1:0"), "", some_run());
+  const LiveServer server(parse_live_address("127.0.0.1:0"), kToken, some_run());
   const auto page = get(server, "/");
   ASSERT_TRUE(page);
   EXPECT_EQ(page->status, 200);
@@ -48,34 +50,58 @@ TEST(LiveServer, ServesThePageTheStateAndTheMetrics) {
 }
 
 TEST(LiveServer, OnlyShows) {
-  const LiveServer server(parse_live_address("127.0.0.1:0"), "", some_run());
+  const LiveServer server(parse_live_address("127.0.0.1:0"), kToken, some_run());
   httplib::Client client("127.0.0.1", port_of(server));
   EXPECT_EQ(client.Post("/state", "{}", "application/json")->status, 405);
   EXPECT_EQ(client.Delete("/state")->status, 405);
+  EXPECT_EQ(client.Post("/", "{}", "application/json")->status, 405);
 }
 
-TEST(LiveServer, OnLoopbackAnswersNoOtherName) {
-  const LiveServer server(parse_live_address("127.0.0.1:0"), "", some_run());
-  EXPECT_EQ(get(server, "/state", {{"Host", "evil.example"}})->status, 403);
-  EXPECT_EQ(get(server, "/state", {{"Host", "localhost:8070"}})->status, 200);
+TEST(LiveServer, TellsNothingWithoutTheTokenInItsHeader) {
+  const LiveServer server(parse_live_address("127.0.0.1:0"), kToken, some_run());
+  EXPECT_TRUE(server.url().ends_with("/#" + kToken)) << server.url();
+  EXPECT_TRUE(server.url().starts_with("http://")) << server.url();
+  EXPECT_EQ(server.fingerprint(), "");
+  const auto page = get(server, "/", {});
+  EXPECT_EQ(page->status, 200) << "the page tells nothing of a run";
+  EXPECT_EQ(page->body.find("a run\""), std::string::npos);
+  for (const char* path : {"/state", "/metrics"}) {
+    const auto with = [&](const std::string& header) {
+      return get(server, path, {{"Authorization", header}})->status;
+    };
+    EXPECT_EQ(get(server, path, {})->status, 401);
+    EXPECT_EQ(get(server, path + ("?token=" + kToken), {})->status, 401) << "not in the address";
+    EXPECT_EQ(with("Bearer 0123456789abcdeX"), 401);
+    EXPECT_EQ(with("Bearer 0123456789abcdef0"), 401);
+    EXPECT_EQ(with("Bearer "), 401);
+    EXPECT_EQ(with(kToken), 401);
+    EXPECT_EQ(with("Bearer " + kToken), 200);
+    EXPECT_EQ(with("Bearer " + kToken), 200);
+  }
 }
 
-TEST(LiveServer, ATokenIsAskedForWhereOneIsSet) {
-  const std::string token = "0123456789abcdef";
-  const LiveServer server(parse_live_address("127.0.0.1:0"), token, some_run());
-  EXPECT_TRUE(server.url().ends_with("/?token=" + token)) << server.url();
-  EXPECT_EQ(get(server, "/")->status, 401);
-  EXPECT_EQ(get(server, "/metrics?token=0123456789abcdeX")->status, 401);
-  EXPECT_EQ(get(server, "/metrics?token=0123456789abcdef0")->status, 401);
-  EXPECT_EQ(get(server, "/metrics?token=")->status, 401);
-  EXPECT_EQ(get(server, "/?token=" + token)->status, 200);
-  EXPECT_EQ(get(server, "/state", {{"Authorization", "Bearer " + token}})->status, 200);
+TEST(LiveServer, OffLoopbackItIsEncryptedWithACertificateOfItsOwn) {
+  const LiveServer server(parse_live_address("0.0.0.0:0"), kToken, some_run());
+  const LiveServer other(parse_live_address("0.0.0.0:0"), kToken, some_run());
+  EXPECT_TRUE(server.url().starts_with("https://")) << server.url();
+  EXPECT_EQ(server.fingerprint().size(), 32u * 3 - 1);
+  EXPECT_NE(server.fingerprint(), other.fingerprint());
+  const std::string url = server.url();
+  const int port = std::stoi(url.substr(url.rfind(':') + 1));
+  httplib::SSLClient client("127.0.0.1", port);
+  client.enable_server_certificate_verification(false);
+  EXPECT_EQ(client.Get("/state")->status, 401);
+  const httplib::Headers bearer = {{"Authorization", "Bearer " + kToken}};
+  EXPECT_EQ(client.Get("/state", bearer)->status, 200);
+  httplib::Client plain("127.0.0.1", port);
+  const auto answer = plain.Get("/state", bearer);
+  EXPECT_FALSE(answer && answer->status == 200) << "in plain words";
 }
 
 // Each thread of the server would read on as long as a byte comes now and then.
 TEST(LiveServer, EndsThoughClientsTrickleTheirRequests) {
   constexpr int kClients = 12;
-  auto server = std::make_unique<LiveServer>(parse_live_address("127.0.0.1:0"), "", some_run());
+  auto server = std::make_unique<LiveServer>(parse_live_address("127.0.0.1:0"), kToken, some_run());
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -105,8 +131,8 @@ TEST(LiveServer, EndsThoughClientsTrickleTheirRequests) {
 }
 
 TEST(LiveServer, AskedForATakenPortItSaysSo) {
-  const LiveServer first(parse_live_address("127.0.0.1:0"), "", some_run());
-  EXPECT_THROW(LiveServer(parse_live_address(std::to_string(port_of(first))), "", some_run()),
+  const LiveServer first(parse_live_address("127.0.0.1:0"), kToken, some_run());
+  EXPECT_THROW(LiveServer(parse_live_address(std::to_string(port_of(first))), kToken, some_run()),
                Error);
 }
 
