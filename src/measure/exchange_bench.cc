@@ -36,7 +36,11 @@ struct Cell {
   auto operator<=>(const Cell&) const = default;
 };
 
-using Times = std::map<Cell, std::vector<double>>;
+struct Samples {
+  std::vector<double> seconds;
+  std::vector<double> processor_seconds;  // of one worker; Starling's only
+};
+using Times = std::map<Cell, Samples>;
 
 // Of those who say of themselves who they are, unless it is said here.
 void take_times(const std::string& who, std::vector<std::string> command, int processes,
@@ -50,8 +54,11 @@ void take_times(const std::string& who, std::vector<std::string> command, int pr
   run_contestant(plan, who, [&](const json& event) {
     if (!event.contains("median_seconds")) return;
     const std::string peer = encrypted ? kEncrypted : event["peer"].get<std::string>();
-    times[{event["workers"], event["bytes"], {peer, event["algorithm"]}}].push_back(
-        event["median_seconds"]);
+    Samples& cell = times[{event["workers"], event["bytes"], {peer, event["algorithm"]}}];
+    cell.seconds.push_back(event["median_seconds"]);
+    if (event.contains("processor_seconds")) {
+      cell.processor_seconds.push_back(event["processor_seconds"]);
+    }
   });
 }
 
@@ -117,17 +124,21 @@ Times take_turns(const ExchangeBench& bench) {
 }
 
 BenchResult result_of(const ExchangeBench& bench, const Times& times) {
-  Table table({"workers", "size", "who", "algorithm", "median", "bandwidth", "best peer / this"});
+  Table table({"workers", "size", "who", "algorithm", "median", "processor", "bandwidth",
+               "best peer / this"});
+  const auto duration = [](double seconds) {
+    return format_duration(std::chrono::nanoseconds(static_cast<long>(seconds * 1e9)));
+  };
   json rows = json::array();
-  for (const auto& [cell, values] : times) {
-    const double seconds = median(values);
+  for (const auto& [cell, samples] : times) {
+    const double seconds = median(samples.seconds);
     double best_peer = 0;
     std::string peer_name;
-    for (const auto& [other, peer_values] : times) {
+    for (const auto& [other, of_peer] : times) {
       if (other.workers != cell.workers || other.bytes != cell.bytes ||
           other.who.peer.starts_with("starling"))
         continue;
-      const double peer_seconds = median(peer_values);
+      const double peer_seconds = median(of_peer.seconds);
       if (best_peer == 0 || peer_seconds < best_peer) {
         best_peer = peer_seconds;
         peer_name = other.who.peer;
@@ -145,10 +156,14 @@ BenchResult result_of(const ExchangeBench& bench, const Times& times) {
       row["best_peer"] = peer_name;
       row["ratio"] = best_peer / seconds;
     }
+    std::string processor;
+    if (!samples.processor_seconds.empty()) {
+      row["processor_seconds"] = median(samples.processor_seconds);
+      processor = duration(row["processor_seconds"]);
+    }
     rows.push_back(row);
     table.add({std::to_string(cell.workers), format_bytes(static_cast<double>(cell.bytes)),
-               cell.who.peer, cell.who.algorithm,
-               format_duration(std::chrono::nanoseconds(static_cast<long>(seconds * 1e9))),
+               cell.who.peer, cell.who.algorithm, duration(seconds), processor,
                format_bytes(static_cast<double>(cell.bytes) / seconds) + "/s",
                compared ? fmt::format("{:.2f} ({})", best_peer / seconds, peer_name) : ""});
   }
@@ -157,7 +172,8 @@ BenchResult result_of(const ExchangeBench& bench, const Times& times) {
                                   network_description(bench.lab), machine, bench.rounds),
           .table = table,
           .remarks =
-              "bandwidth is size / time; a ratio above 1 means that Starling is faster than "
+              "processor is what one worker uses of one; bandwidth is size / time; a ratio above 1 "
+              "means that Starling is faster than "
               "the fastest peer",
           .numbers = {
               {"machine", machine}, {"lab", bench.lab}, {"rounds", bench.rounds}, {"rows", rows}}};

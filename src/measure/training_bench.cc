@@ -1,12 +1,12 @@
 #include "measure/training_bench.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/temporary_folder.h"
 #include "base/units.h"
 #include "measure/ddp_peer.h"
 #include "measure/machine.h"
@@ -41,11 +41,10 @@ BenchResult bench_training(TrainingBench bench) {
   settings.train.model = "mnist-cnn";  // the one that the driver knows
   settings.train.data = TrainSettings::Data::mnist;
   check_settings(settings);
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("starling-bench-{}", ::getpid());
+  const TemporaryFolder folder;
   std::vector<double> ours, ddp;
   for (int round = 0; round < bench.rounds; ++round) {
-    ours.push_back(measure_starling(bench, folder));
+    ours.push_back(measure_starling(bench, folder.path() / "run"));
     ddp.push_back(measure_ddp(bench));
   }
   const double ratio = median(ours) / median(ddp);

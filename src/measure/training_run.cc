@@ -11,12 +11,15 @@
 #include "launch/lab.h"
 #include "launch/programs.h"
 #include "measure/live_view.h"
+#include "measure/resume.h"
 #include "measure/run_bar.h"
 #include "measure/run_tally.h"
+#include "report/checkpoint_shelf.h"
 #include "report/run_data.h"
 #include "report/run_folder.h"
 #include "strategy/grid.h"
 #include "strategy/registry.h"
+#include "strategy/server_plan.h"
 
 namespace starling {
 
@@ -58,7 +61,7 @@ class Watch {
         whose_(whose),
         bar_(plan_.label, plan_.grid),
         tally_(plan_.settings) {
-    if (!plan_.run_folder.empty()) folder_.emplace(plan_.run_folder, plan_.settings);
+    if (!plan_.run_folder.empty()) open_folder();
     live_.emplace(plan_, whose == Of::program, bar_);
   }
 
@@ -83,9 +86,42 @@ class Watch {
   static TrainingPlan prepared(TrainingPlan plan) {
     plan.launch.workers = plan.settings.workers / plan.launch.machines;
     plan.launch.settings = write_settings(settings_for_workers(plan));
+    plan.launch.run = plan.run_folder.string();
     if (plan.timeline) plan.launch.timeline_folder = plan.run_folder;
+    if (!plan.settings.checkpoint.every.empty() && !plan.run_folder.empty()) {
+      plan.launch.checkpoints = std::filesystem::absolute(plan.run_folder / kCheckpointFolder);
+    }
+    plan.launch.resume = plan.resume;
     add_servers(plan.settings, plan.launch);
     return plan;
+  }
+
+  void open_folder() {
+    CheckpointShelf::Options shelf;
+    if (plan_.resume.empty()) {
+      folder_.emplace(plan_.run_folder, plan_.settings);
+    } else {
+      const Manifest manifest = read_manifest(plan_.resume);
+      folder_.emplace(plan_.run_folder, plan_.settings, manifest.step());
+      shelf.resumed = manifest.number;
+      bar_.say(
+          fmt::format("going on after step {} of {}", manifest.step(), plan_.run_folder.string()));
+    }
+    if (plan_.launch.checkpoints.empty()) return;
+    shelf.folder = plan_.launch.checkpoints;
+    shelf.workers = plan_.settings.workers;
+    shelf.servers = plan_.launch.servers;
+    shelf.in_step = cuts_together(plan_.settings);
+    shelf.keep = plan_.settings.checkpoint.keep;
+    shelf.machine = plan_.launch.machine;
+    shelf.machines = plan_.launch.machines;
+    for (int i = 0; i < plan_.launch.workers; ++i) {
+      shelf.ranks.push_back(plan_.launch.machine * plan_.launch.workers + i);
+    }
+    for (int i = 0; i < plan_.launch.servers && plan_.launch.machine == 0; ++i) {
+      shelf.ranks.push_back(plan_.settings.workers + i);
+    }
+    shelf_.emplace(std::move(shelf));
   }
 
   void take(int rank, std::string_view line) {
@@ -93,6 +129,9 @@ class Watch {
     const auto kind = event.is_object() ? event.find("event") : event.end();
     if (kind == event.end() || !kind->is_string()) return;  // the program may be anybody's
     if (*kind == "settings" && rank == 0) adopt_settings(event);
+    if (*kind == "checkpoint" && shelf_) {
+      if (const std::string note = shelf_->take(event); !note.empty()) bar_.say(note);
+    }
     live_->take(rank, event);
     tally_.take(rank, event);
     kill_if_due(event);
@@ -114,6 +153,7 @@ class Watch {
     }
     plan_.settings = settings;
     plan_.launch.survives_losses = survives_losses(settings);  // which the launcher looks at
+    plan_.launch.survives_lost_servers = survives_lost_servers(settings);
     tally_.set(settings);
   }
   void kill_if_due(const json& event) {
@@ -131,7 +171,10 @@ class Watch {
   }
   void take_end(int rank, const std::string& reason) {
     live_->take_end(rank, reason);
-    if (!reason.empty() && plan_.launch.survives_losses) bar_.say("note: " + reason);
+    if (shelf_ && !reason.empty()) shelf_->leave(rank);
+    const LaunchPlan& launch = plan_.launch;
+    const bool goes_on = launch.survives_losses || launch.survives_lost_servers || launch.elastic;
+    if (!reason.empty() && goes_on) bar_.say("note: " + reason);
   }
 
   // Once there is a result, the model is saved, and whoever is lost afterwards takes nothing away.
@@ -186,6 +229,7 @@ class Watch {
   RunBar bar_;
   RunTally tally_;
   std::optional<RunFolder> folder_;
+  std::optional<CheckpointShelf> shelf_;
   std::optional<LiveView> live_;
   std::optional<int> victim_process_;  // while it is to be killed
 };

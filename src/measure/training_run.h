@@ -23,8 +23,9 @@ struct TrainingPlan {
   LaunchPlan launch = {};  // machines, rendezvous, secret, timeout, lab; the rest is filled in
   std::optional<LiveAddress> live = {};  // where to show it as it goes
   bool timeline = false;                 // whether to record one
-  const GridProgress* grid = nullptr;    // what it is a run of
-  std::optional<int> victim = {};        // a rank that is killed when a third of the steps are done
+  std::filesystem::path resume = {};   // the manifest of the checkpoint to go on from; empty: none
+  const GridProgress* grid = nullptr;  // what it is a run of
+  std::optional<int> victim = {};      // a rank that is killed when a third of the steps are done
 };
 
 // Returns the summary; throws Error with the culprit's reason if the run fails, and Interrupted, once

@@ -133,7 +133,7 @@ TEST(SimulatedTraining, CountsTheBytesOfWorkersAndServersBothWays) {
 
 TEST(SimulatedTraining, ACrashIsOne) {
   SimulatedTraining training = training_of("allreduce", 3);
-  training.faults.crashes[2] = 55ms;
+  training.faults.crashes.push_back({2, 55ms});
   const SimulatedResult result = simulate(training);
   EXPECT_FALSE(result.errors[2]) << "it was meant to";
   ASSERT_TRUE(result.errors[0]);
