@@ -13,7 +13,7 @@ PREFIX  ?= /usr/local
 # A compiler on libtorch wants about 2 GB; memory, not cores, is what a small machine runs out of.
 JOBS    ?= $(shell nproc)
 
-.PHONY: all build train test python wheel test-torch2 mutate bench mnist fashion-mnist kjv setup install sanitize asan tsan format check-format clean help
+.PHONY: all build train test python wheel test-torch2 mutate fuzz bench mnist fashion-mnist kjv setup install sanitize asan tsan format check-format clean help
 
 all: build
 
@@ -25,6 +25,7 @@ help:
 	@echo "make fashion-mnist get Fashion-MNIST, for --data fashion-mnist"
 	@echo "make kjv           get the King James Bible, for --data kjv"
 	@echo "make mutate        put bugs in, one at a time: do the tests notice? (SHARE=0.1 SEED=3 ONLY=codec)"
+	@echo "make fuzz          give nonsense to all that reads what others send, a minute each (SECONDS=3600 ONLY=frames)"
 	@echo "make bench         all-reduce beside Gloo and Open MPI, training beside PyTorch DDP, codecs"
 	@echo "make sanitize      the tests without libtorch under the address+undefined and the thread sanitizer"
 	@echo "make install       library, headers, CMake package and program (PREFIX=$(PREFIX))"
@@ -84,6 +85,13 @@ test-torch2: python
 mutate:
 	@scripts/setup test
 	@scripts/mutate --share $(or $(SHARE),1) --seed $(or $(SEED),1) --jobs $(JOBS) --only "$(ONLY)"
+
+# An hour each: make fuzz SECONDS=3600. One of them: make fuzz ONLY=frames.
+fuzz:
+	@scripts/setup fuzz
+	$(call configure,fuzz)
+	$(call compile,fuzz,starling-fuzz)
+	@scripts/fuzz $(or $(SECONDS),60) $(ONLY)
 
 bench:
 	@scripts/setup bench

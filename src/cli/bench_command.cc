@@ -145,12 +145,17 @@ void add_server(CLI::App& bench) {
   server->footer(
       "A plain ZeroMQ program is measured in the same run where it was built (`make bench`).\n\n"
       "Example:\n"
-      "  starling bench server --workers 1,4 --servers 1 --sizes 16MB");
+      "  starling bench server --workers 1,4 --servers 1 --sizes 16MB\n"
+      "  starling bench server --workers 4 --servers 2 --replicas 1,2 --sizes 16MB");
   server->add_option("--workers", options.workers, "numbers of workers")
       ->delimiter(',')
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   server->add_option("--servers", options.servers, "numbers of servers")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  server->add_option("--replicas", options.replicas, "how many servers hold each shard")
       ->delimiter(',')
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

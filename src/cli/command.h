@@ -8,6 +8,7 @@ namespace starling {
 void add_train_command(CLI::App& app);
 // `program`: what to start, and its arguments.
 void add_launch_command(CLI::App& app, std::vector<std::string> program);
+void add_join_command(CLI::App& app);  // and leave
 void add_measure_command(CLI::App& app);
 void add_systems_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
@@ -16,7 +17,9 @@ void add_explain_pipeline_command(CLI::App& explaining);
 void add_graph_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_report_command(CLI::App& app);
+void add_status_command(CLI::App& app);
 void add_lab_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
+void add_torture_command(CLI::App& app);
 
 }  // namespace starling

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "job/encryption.h"
 #include "launch/lab.h"
 
@@ -43,9 +44,51 @@ void LaunchFlags::add_to(CLI::App& command) {
       "--memory", memory_,
       "with --lab 6x100mbit: how much each host has, e.g. 1g or 512MB; a worker that "
       "takes more is killed");
+  command
+      .add_option("--restarts", restarts_,
+                  "with --elastic: start crashed workers again, so many times in all")
+      ->check(CLI::Range(0, 1'000'000));
   command.add_option("--timeout", timeout_seconds_, "seconds that one exchange may take")
       ->check(CLI::Range(1, 86'400));
+  command
+      .add_option("--stall", stall_,
+                  "say who waits for whom when nothing has moved for that long, or off")
+      ->capture_default_str();
 }
+
+namespace {
+
+std::chrono::nanoseconds patience_of(const std::string& stall) {
+  if (stall == "off") return std::chrono::nanoseconds(0);
+  const std::chrono::nanoseconds patience = parse_duration(stall);
+  if (patience < std::chrono::seconds(1)) {
+    throw Error(fmt::format("--stall {} is less than a second", stall),
+                "write it like 20s, 300s or off");
+  }
+  return patience;
+}
+
+}  // namespace
+
+namespace {
+
+std::string read_secret(const std::string& path) {
+  std::ifstream file(path);
+  std::string secret;
+  std::getline(file, secret);
+  if (secret.size() < 16) {
+    throw Error(fmt::format("{} holds no secret of at least 16 characters", path),
+                "make one with `openssl rand -hex 16`");
+  }
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && (status.st_mode & S_IRWXO) != 0) {
+    throw Error(fmt::format("everybody on this machine can use the secret in {}", path),
+                fmt::format("run `chmod o= {}`", path));
+  }
+  return secret;
+}
+
+}  // namespace
 
 LaunchPlan LaunchFlags::plan() const {
   LaunchPlan plan;
@@ -53,7 +96,9 @@ LaunchPlan LaunchFlags::plan() const {
   plan.machine = machine_;
   plan.rendezvous = rendezvous_;
   plan.timeout = std::chrono::seconds(timeout_seconds_);
+  plan.stall = patience_of(stall_);
   plan.lab = lab_;
+  plan.restarts = restarts_;
   plan.tls = tls_;
   if (!certificates_.empty())
     TlsKeys{read_certificates(certificates_)};  // refuses what it cannot use
@@ -64,6 +109,7 @@ LaunchPlan LaunchFlags::plan() const {
     }
     plan.host_memory_bytes = parse_host_memory(memory_);
   }
+  if (!secret_file_.empty()) plan.secret = read_secret(secret_file_);
   if (machines_ == 1) return plan;
   if (!lab_.empty()) throw Error("a lab is on one machine", "leave out --machines, or --lab");
   if (machine_ < 0 || machine_ >= machines_) {
@@ -73,17 +119,6 @@ LaunchPlan LaunchFlags::plan() const {
   if (rendezvous_.empty() || secret_file_.empty()) {
     throw Error("several machines need --rendezvous and --secret-file",
                 "e.g. --rendezvous 10.0.0.1:29400 --secret-file secret.txt");
-  }
-  std::ifstream file(secret_file_);
-  std::getline(file, plan.secret);
-  if (plan.secret.size() < 16) {
-    throw Error(fmt::format("{} holds no secret of at least 16 characters", secret_file_),
-                "make one with `openssl rand -hex 16`");
-  }
-  struct stat status {};
-  if (::stat(secret_file_.c_str(), &status) == 0 && (status.st_mode & S_IRWXO) != 0) {
-    throw Error(fmt::format("everybody on this machine can use the secret in {}", secret_file_),
-                fmt::format("run `chmod o= {}`", secret_file_));
   }
   return plan;
 }

@@ -18,7 +18,9 @@ class LaunchFlags {
   int machine_ = 0;
   std::string rendezvous_;
   std::string secret_file_;
+  int restarts_ = 0;
   int timeout_seconds_ = 60;
+  std::string stall_ = "20s";
   std::string tls_ = "auto";
   std::string certificates_;
   std::string lab_;

@@ -62,14 +62,17 @@ int main(int argc, char** argv) {
   starling::add_launch_command(
       app, {program == words.end() ? program : std::next(program), words.end()});
   words.erase(program, words.end());
+  starling::add_join_command(app);
   starling::add_measure_command(app);
   starling::add_systems_command(app);
   starling::add_explain_command(app);
   starling::add_graph_command(app);
   starling::add_bench_command(app);
   starling::add_report_command(app);
+  starling::add_status_command(app);
   starling::add_lab_command(app);
   starling::add_serve_command(app);
+  starling::add_torture_command(app);
   const std::string command = words.empty() || words[0].starts_with("-") ? "" : words[0] + " ";
   try {
     starling::start_log("starling",

@@ -11,6 +11,7 @@
 #include "cli/run_flags.h"
 #include "cli/settings_flags.h"
 #include "cli/summary_text.h"
+#include "measure/resume.h"
 #include "measure/training_run.h"
 
 namespace starling {
@@ -21,6 +22,7 @@ struct TrainCommand {
   SettingsFlags settings;
   LaunchFlags where;
   RunFlags run;
+  std::string resume;
   bool print_json = false;
 };
 
@@ -41,15 +43,25 @@ void check_reached(const Settings& settings, const RunSummary& summary) {
 
 void train_once(const TrainCommand& command) {
   TrainingPlan plan;
-  plan.settings = command.settings.settings();
+  if (command.resume.empty()) {
+    plan.settings = command.settings.settings();
+  } else {
+    const Settings then = settings_of_run(command.resume);
+    plan.settings = command.settings.unchecked(then);
+    check_resumed(command.resume, then, plan.settings);
+    check_settings(plan.settings);
+    plan.resume = checkpoint_to_resume(command.resume);
+  }
   plan.launch = command.where.plan();
   if (plan.settings.workers % plan.launch.machines != 0) {
     throw Error(fmt::format("{} workers cannot be shared out evenly among {} machines",
                             plan.settings.workers, plan.launch.machines),
                 "--workers counts those of all machines");
   }
-  plan.label = command.settings.name();
+  plan.label = command.resume.empty() ? command.settings.name()
+                                      : std::string(name_of(plan.settings.strategy));
   command.run.complete(plan);
+  if (!command.resume.empty()) plan.run_folder = command.resume;
   if (const auto remark = advice(plan.settings)) fmt::print(stderr, "note: {}\n", *remark);
   const RunSummary summary = run_training(plan);
   if (command.print_json) {
@@ -69,10 +81,18 @@ void add_train_command(CLI::App& app) {
       "Example:\n"
       "  starling train --workers 4 --strategy pairwise --passes 1 --epochs 3 --lr 0.1\n"
       "  starling train --system horovod --data synthetic --epochs 10 --until accuracy=0.97\n"
-      "  starling train --workers 4 --live --timeline");
+      "  starling train --workers 4 --live --timeline\n"
+      "  starling train --workers 4 --epochs 20 --checkpoint-every 30s --run runs/long\n"
+      "  starling train --resume runs/long --workers 3");
   command->settings.add_to(*train, SettingsFlags::Which::all);
   command->where.add_to(*train);
   command->run.add_to(*train, RunFlags::Folder::always);
+  train
+      ->add_option(
+          "--resume", command->resume,
+          "go on with the run in this folder from its newest checkpoint, with its settings; "
+          "--workers may be another number, and --epochs more")
+      ->excludes("--run");
   train->add_flag("--json", command->print_json, "print the result as one JSON object, last");
   train->callback([command] { train_once(*command); });
 }

@@ -256,7 +256,9 @@ json end_on_the_live_page(Process& process) {
     return at == std::string::npos ? 0 : std::atoi(said.c_str() + at + before.size());
   };
   EXPECT_TRUE(wait_until(60s, [&] { return port() != 0; })) << process.story();
+  const std::string said = process.err(), after_token = said.substr(said.find("/#") + 2);
   httplib::Client page("127.0.0.1", port());
+  page.set_bearer_token_auth(after_token.substr(0, after_token.find_first_of(" \r\n\x1b")));
   json state;
   EXPECT_TRUE(wait_until(kTrainingPatience, [&] {
     const httplib::Result answer = page.Get("/state");
