@@ -2,11 +2,13 @@
 // program's operator new, plain and aligned: include it in one file of a program.
 #pragma once
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
-inline std::size_t allocations = 0;
-inline std::size_t allocated_bytes = 0;
+// A test's other threads allocate, too.
+inline std::atomic<std::size_t> allocations = 0;
+inline std::atomic<std::size_t> allocated_bytes = 0;
 
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
