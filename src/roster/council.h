@@ -52,6 +52,7 @@ class Council {
   struct Rules {
     int least_workers = 1;    // with fewer there is no next generation; we wait for guests
     int most_workers = 4096;  // more guests wait at the door
+    int least_servers = 0;    // as with workers
     bool in_step = true;      // members must end a generation after the same step
     Time patience{};          // with a member that is there and does not answer
     std::array<std::byte, 32> terms{};  // a digest of what all must have alike
@@ -112,7 +113,7 @@ class Council {
   void want_next();
   bool must_propose();
   void forget_old_guests();
-  bool has_room() const;
+  bool has_room(const Member& guest) const;
   bool shuns(std::uint64_t id) const;
   Task<> lead();
   Task<bool> propose();

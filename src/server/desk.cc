@@ -122,6 +122,7 @@ void Desk::judge_loss(int worker, const PeerLost& lost) {
   const int rank = group_.in_comm(rank_of(worker));
   if (lost.rank() != rank) throw;
   if (shard_.is_done(worker)) return;
+  if (options_.elastic) throw;
   if (!is_head_) {
     lost_before_[static_cast<std::size_t>(worker)] = std::current_exception();
     return;
@@ -280,8 +281,8 @@ Task<> Desk::serve_block(int worker, Held& held) {
                   kSameSettings);
     }
     if (request.flags & KeyRequest::kPut) {
-      // What is sent again has been trained on meanwhile.
-      if (!journal_ || !block.has_weights()) shard_.put(held, landing.span());
+      // What is there has been trained on meanwhile.
+      if (!block.has_weights()) shard_.put(held, landing.span());
     }
     if (request.flags & KeyRequest::kPush) take_push(worker, request, block, landing.span());
     if (request.flags & KeyRequest::kSettle) {
