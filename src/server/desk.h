@@ -32,6 +32,7 @@ class Desk {
   class Landing;
   using Held = Shard::Held;
 
+  std::optional<Journal> make_journal();
   int rank_of(int worker) const { return worker * options_.worker_stride; }
   Task<> attend(int worker);
   Task<bool> greet(int worker);

@@ -19,7 +19,8 @@ namespace starling {
 
 class ServerEstate {
  public:
-  // The first `servers` of the group serve now. Its channels are for this alone. If the new generation
+  // In all generations but the first, whose servers have nothing to take over. The first `servers` of
+  // the group serve now. Its channels are for this alone. If the new generation
   // does not come to it, nothing has changed.
   Task<> take_over(Group holders, int servers, std::uint64_t generation);
   // What a server goes on from; lives until the next keep().
@@ -34,7 +35,7 @@ class ServerEstate {
   KeptBlocks kept_;  // generation 0: nothing
   Snapshot past_;    // the same as a server takes it
   ServerReport report_;
-  std::uint64_t generation_ = 0;  // that we are in, which place we have in it, of how many servers
+  std::uint64_t generation_ = 1;  // that we are in, which place we have in it, of how many servers
   int place_ = 0, servers_ = 0;
 };
 

@@ -64,14 +64,14 @@ class ServerStrategy : public Strategy {
           fmt::format("there can be 1 to {}", elements));
     }
     const bool workers_serve = settings_.server.placement == ServerSettings::Placement::workers;
-    if (workers_serve && workload_.blocks != nullptr) {
+    const bool goes_on = workload_.generation > 1;
+    if (workers_serve && goes_on) {
       co_await workload_.blocks->take_over(block_holders(settings_, group_.comm()), servers,
                                            workload_.generation);
     }
     if (workers_serve && group_.rank() < servers) {
       ServerOptions options = server_options(settings_);
       options.timeout = std::chrono::hours(24);  // this worker's own waits have the job's deadline
-      const bool goes_on = workload_.generation > 1;
       server_.emplace(serving_group_, options,
                       goes_on ? workload_.blocks->past() : past.in("server"));
       serving_.emplace(server_->serve());
