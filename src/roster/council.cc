@@ -161,10 +161,12 @@ bool Council::has_room(const Member& guest) const {
 
 bool Council::must_propose() {
   forget_old_guests();
-  return is_member() &&
-         (wanted_ == next_generation() || std::ranges::any_of(guests_, [this](const auto& guest) {
-            return has_room(guest.second.member);
-          }));
+  if (!is_member()) return false;
+  if (wanted_ == next_generation()) return true;
+  const bool is_at_work = has_met_ && roster_.generation == generation_;
+  return is_at_work && std::ranges::any_of(guests_, [this](const auto& guest) {
+           return has_room(guest.second.member);
+         });
 }
 
 // Proposes whenever it is for us to do that.
@@ -369,7 +371,7 @@ Task<bool> Council::next() {
     }
   }
   generation_ = roster_.generation;
-  stopped_ = false;
+  stopped_ = has_met_ = false;
   step_ = 0;
   missed_ = 0;
   co_return true;

@@ -86,6 +86,12 @@ class Council {
   // leave. Throws DeadlineExceeded.
   Task<bool> next();
 
+  // All of our generation have met. Until then nobody is let in: those who are still on their way to it
+  // would find the others gone on.
+  void has_met() {
+    has_met_ = true;
+    work_.ring();
+  }
   // A generation did not come together: whom it was missing, if that is known, and those who had come
   // to it as guests. They are not asked in again for a while, or one whom not all can reach would keep
   // the others from their work for ever.
@@ -139,6 +145,7 @@ class Council {
   std::uint64_t step_ = 0;
   bool leaves_ = false;
   bool stopped_ = false;  // our generation can do nothing more
+  bool has_met_ = false;
 
   // As a voter on the generation after roster_.
   Ballot promised_, agreed_in_;
