@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/log.h"
+#include "job/worker_events.h"
 #include "runtime/race.h"
 
 namespace starling {
@@ -52,6 +54,23 @@ bool Session::next_generation() {
   comm().go_on_from(books);
   entered();
   return true;
+}
+
+bool Session::can_go_on_after(const Error& error) {
+  return generations_ &&
+         (comm().gone_count() > 0 || dynamic_cast<const PeerLost*>(&error) != nullptr ||
+          dynamic_cast<const CutOff*>(&error) != nullptr ||
+          dynamic_cast<const DeadlineExceeded*>(&error) != nullptr);
+}
+
+void Session::report_joined() {
+  nlohmann::json event = {{"event", "joined"}};
+  if (generations_) {
+    const Roster& roster = generations_->roster();
+    const Address& door = roster.members[static_cast<std::size_t>(comm().rank())].door;
+    event["door"] = fmt::format("{}:{}", to_string(door), door.port);
+  }
+  report_event(job_, event);
 }
 
 Session::~Session() = default;

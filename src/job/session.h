@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "job/board.h"
 #include "job/generations.h"
 #include "job/job.h"
@@ -66,11 +67,17 @@ class Session {
     Session& session_;
   };
 
+  // Tells the launcher that it has joined, and in an elastic job where it can be asked to let others in.
+  void report_joined();
+
   // Since before joining.
   const KernelCount& kernel() const { return kernel_; }
 
   // Where workers come and go; nothing elsewhere.
   Generations* generations() { return generations_ ? &*generations_ : nullptr; }
+  // Whether an error is one that a later generation may do without: somebody is gone, or does not
+  // answer.
+  bool can_go_on_after(const Error& error);
   // Leaves the Comm, of which nothing may be in use any more, and is back with that of a later
   // generation, another rank perhaps, and its books. False if the others go on without us, as we have
   // asked for.
