@@ -8,10 +8,10 @@
 namespace starling {
 namespace {
 
-constexpr std::uint32_t kServing = 1, kBlocks = 2;
-constexpr std::size_t kElements = 11;
+constexpr std::uint32_t kServingNumber = 1, kBlocksNumber = 2;
+constexpr std::size_t kModelElements = 11;
 
-ServerOptions options_of(int servers) {
+ServerOptions elastic_options(int servers) {
   ServerOptions options;
   options.workers = 1;
   options.chain = {1, servers, 1};
@@ -27,16 +27,16 @@ struct Outcome {
   std::vector<float> weights;
   std::uint64_t handed_over = 0;
 };
-Outcome generation(std::vector<ServerEstate*> estates, std::uint64_t number, float first) {
+Outcome train_generation(std::vector<ServerEstate*> estates, std::uint64_t number, float first) {
   const int servers = static_cast<int>(estates.size());
   Cluster cluster(1 + servers);
   Outcome outcome;
   const auto serve = [&](Comm& comm, ServerEstate& estate) -> Task<> {
     std::vector<int> ranks;
     for (int rank = 1; rank <= servers; ++rank) ranks.push_back(rank);
-    if (number > 1) co_await estate.take_over(Group(comm, ranks, kBlocks), servers, number);
+    if (number > 1) co_await estate.take_over(Group(comm, ranks, kBlocksNumber), servers, number);
     outcome.handed_over += comm.ledger().total(Direction::sent, Purpose::weights).payload;
-    Server server(Group(comm).apart(kServing), options_of(servers), estate.past());
+    Server server(Group(comm).apart(kServingNumber), elastic_options(servers), estate.past());
     co_await server.serve();
     estate.keep(server);
   };
@@ -45,11 +45,11 @@ Outcome generation(std::vector<ServerEstate*> estates, std::uint64_t number, flo
     options.first_server = 1;
     options.servers = servers;
     options.elastic = true;
-    ServerClient client(Group(comm).apart(kServing), options,
-                        cut_into_keys(kElements, servers, {}, 4));
+    ServerClient client(Group(comm).apart(kServingNumber), options,
+                        cut_into_keys(kModelElements, servers, {}, 4));
     co_await client.hello({1, 1});
-    outcome.weights.assign(kElements, first);
-    const std::vector<float> ones(kElements, 1.0f);
+    outcome.weights.assign(kModelElements, first);
+    const std::vector<float> ones(kModelElements, 1.0f);
     for (std::size_t key = 0; key < client.keys().size(); ++key) {
       const Range range = client.keys()[key].range;
       const auto weights = std::span(outcome.weights).subspan(range.begin, range.size());
@@ -69,37 +69,38 @@ Outcome generation(std::vector<ServerEstate*> estates, std::uint64_t number, flo
   return outcome;
 }
 
-std::vector<float> all(float value) { return std::vector<float>(kElements, value); }
+std::vector<float> everywhere(float value) { return std::vector<float>(kModelElements, value); }
 
 TEST(ServerEstate, GoesOnWithWhatItHasIfNobodyCameOrWent) {
   ServerEstate a, b;
-  EXPECT_EQ(generation({&a, &b}, 1, 10).weights, all(9));
-  generation({&a, &b}, 2, 0);  // who they were is known from here on
-  const Outcome again = generation({&a, &b}, 3, 0);
-  EXPECT_EQ(again.weights, all(7));
+  EXPECT_EQ(train_generation({&a, &b}, 1, 10).weights, everywhere(9));
+  train_generation({&a, &b}, 2, 0);  // who they were is known from here on
+  const Outcome again = train_generation({&a, &b}, 3, 0);
+  EXPECT_EQ(again.weights, everywhere(7));
   EXPECT_EQ(again.handed_over, 0u);
 }
 
 TEST(ServerEstate, IsSharedOutAnewAmongMoreOrFewer) {
   ServerEstate a, b, c;
-  generation({&a, &b}, 1, 10);
-  EXPECT_EQ(generation({&a, &b, &c}, 2, 0).weights, all(8));
-  EXPECT_EQ(generation({&c, &b, &a}, 3, 0).weights, all(7));
+  train_generation({&a, &b}, 1, 10);
+  EXPECT_EQ(train_generation({&a, &b, &c}, 2, 0).weights, everywhere(8));
+  EXPECT_EQ(train_generation({&c, &b, &a}, 3, 0).weights, everywhere(7));
 }
 
 TEST(ServerEstate, OfALostServerComesFromTheWorker) {
   ServerEstate a, b;
-  generation({&a, &b}, 1, 10);
-  const std::vector<float> weights = generation({&b}, 2, 0).weights;  // a had the first elements
+  train_generation({&a, &b}, 1, 10);
+  const std::vector<float> weights =
+      train_generation({&b}, 2, 0).weights;  // a had the first elements
   EXPECT_EQ(weights.front(), -1);
   EXPECT_EQ(weights.back(), 8);
 }
 
 TEST(ServerEstate, ThatIsOlderGivesWay) {
   ServerEstate away, a;
-  generation({&away}, 1, 10);
-  generation({&a}, 2, 100);
-  EXPECT_EQ(generation({&away, &a}, 3, 0).weights, all(98));
+  train_generation({&away}, 1, 10);
+  train_generation({&a}, 2, 100);
+  EXPECT_EQ(train_generation({&away, &a}, 3, 0).weights, everywhere(98));
 }
 
 }  // namespace
