@@ -33,7 +33,7 @@ class AllreduceTest : public testing::TestWithParam<NamedAllreduce> {};
 TEST_P(AllreduceTest, GivesTheSumOnEveryRankWithTheSameBits) {
   for (int size : {1, 2, 3, 4, 5, 6, 7, 8, 13, 16}) {
     for (std::size_t elements : {0u, 1u, 2u, 7u, 64u, 1001u, 300'001u}) {
-      if (elements > 100'000 && size > 8) continue;
+      if ((elements > 100'000 && size > 8) || !World::can_have(size)) continue;
       for (std::uint64_t seed : {1u, 2u}) {
         const Vectors before = random_vectors(size, elements, seed);
         const Vectors simulated = reduce(GetParam().run, before);

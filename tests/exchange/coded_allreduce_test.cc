@@ -77,7 +77,7 @@ TEST(CodedAllreduce, IsThePlainMathsToTheBitOnEveryRankAndSendsThoseBytes) {
   for (const Case& each : cases()) {
     for (int size : kSizes) {
       for (std::size_t elements : {0u, 1u, 2u, 7u, 64u, 1001u, 30'011u}) {
-        if (elements > 10'000 && size > 3) continue;
+        if ((elements > 10'000 && size > 3) || !World::can_have(size)) continue;
         World world(size);
         std::map<std::size_t, CodedAllreduce> exchanges;
         std::map<std::size_t, std::uint64_t> sent;

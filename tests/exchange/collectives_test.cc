@@ -45,7 +45,7 @@ void for_many_groups(const Check& check) {
   for (int n : {1, 2, 3, 4, 5, 6, 7, 8, 13}) {
     for (const SomeRanks& some : {everybody(n), every_second_backwards(n)}) {
       SCOPED_TRACE(testing::Message() << n << " of " << some.world);
-      check(some);
+      if (World::can_have(some.world)) check(some);
     }
   }
 }
@@ -222,7 +222,9 @@ TEST_P(EveryType, IsGatheredByAllByOneAndScattered) {
         return gather(group, kChannel, piece(all[place], pieces[place]),
                       group.rank() == root ? gathered.vector() : Vector(), pieces, root);
       });
-      if (contains(known, root)) ASSERT_EQ(gathered, whole) << "to " << root;
+      if (contains(known, root)) {
+        ASSERT_EQ(gathered, whole) << "to " << root;
+      }
 
       std::vector<TypedValues> scattered;
       for (const Range& each : pieces) scattered.emplace_back(type(), each.size());

@@ -20,26 +20,21 @@ namespace starling {
 
 class World {
  public:
-  explicit World(int size) : is_here_(size == mpi_world().size()) {}
+  // No: mpirun has started another number of processes.
+  static bool can_have(int size) { return size == mpi_world().size(); }
+  explicit World(int) {}
 
-  // Does nothing if mpirun has started another number of processes.
-  void run(const std::function<Task<>(Comm&)>& program) {
-    if (is_here_) run_over_mpi(program(mpi_world()));
-  }
-  std::vector<std::size_t> known() const {
-    if (!is_here_) return {};
-    return {static_cast<std::size_t>(mpi_world().rank())};
-  }
+  void run(const std::function<Task<>(Comm&)>& program) { run_over_mpi(program(mpi_world())); }
+  std::vector<std::size_t> known() const { return {static_cast<std::size_t>(mpi_world().rank())}; }
   Comm& comm(std::size_t) { return mpi_world(); }
-
- private:
-  bool is_here_;
 };
 
 #else
 
 class World {
  public:
+  // Whether a test can be run with so many ranks.
+  static bool can_have(int) { return true; }
   explicit World(int size) : cluster_(size), known_(static_cast<std::size_t>(size)) {
     std::iota(known_.begin(), known_.end(), std::size_t{0});
   }

@@ -31,11 +31,8 @@ void run_over_mpi(Task<> task) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   starling::joined = std::make_unique<starling::Joined>();
-  if (starling::mpi_world().rank() > 0) {  // one is enough to tell what goes well
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-    listeners.Append(new testing::EmptyTestEventListener);
-  }
+  if (starling::mpi_world().rank() > 0)
+    testing::GTEST_FLAG(brief) = true;  // one tells what goes well
   const int result = RUN_ALL_TESTS();
   starling::joined.reset();
   return result;
