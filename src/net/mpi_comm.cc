@@ -5,7 +5,8 @@
 //   B. Everybody has receives for envelopes of anybody posted at all times, in a ring, so they come in the
 //      order sent, and it is here that a message finds its receive.
 //   C. The rest follows at once, in pieces, under a tag that both sides count. The receiver asks MPI for
-//      it when there is a place; until then MPI lets the sender wait. No byte is copied by us.
+//      it when there is a place, and it lands there. A short rest is copied first, while there is room for
+//      it; else the sender waits.
 //   D. MPI cannot take back what it has begun. A withdrawn receive waits for its bytes; for a withdrawn
 //      send the receiver is told to let them in, wherever to.
 //   E. Who is done says goodbye, and lets in what nobody will ask for, until all others have said so.
@@ -52,6 +53,11 @@ constexpr std::size_t kEnvelopeBytes = sizeof(Envelope) + kOpeningBytes;
 constexpr std::size_t kEnvelopesPosted = 32;
 constexpr std::size_t kPieceBytes =
     16 << 20;  // MPI counts in int, and who waits wants to see progress
+
+// As a socket has them: copies of what has been sent and not been taken yet, so that a sender goes on
+// without waiting for its peer to be given a processor. Exchanges send segments that fit in one.
+constexpr std::size_t kBlockBytes = 256 << 10;
+constexpr int kBlocksOfAPeer = 16;
 
 constexpr int kEnvelopeTag = 0, kFirstRestTag = 1;
 
@@ -191,6 +197,7 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
     List<Receive> posted, declined;
     std::vector<Arrived> arrived;
     std::uint64_t sent = 0, received = 0;  // messages with a rest
+    int blocks = 0;                        // copies of such, on their way
   };
   // The rest of a message, on its way. Without an operation it is nobody's any more.
   struct Rest {
@@ -202,7 +209,7 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
     Purpose purpose;
     std::byte* place;
     std::uint64_t left_bytes;
-    std::unique_ptr<std::byte[]> nowhere = nullptr;  // where it lands if nobody wants it
+    std::unique_ptr<std::byte[]> memory = nullptr;  // a copy, or where it lands if nobody wants it
 
     std::size_t piece() const { return std::min<std::uint64_t>(left_bytes, kPieceBytes); }
   };
@@ -232,8 +239,25 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
          send.head, send.bytes.first(of_bytes));
     const ConstBytes rest = send.bytes.subspan(of_bytes);
     if (rest.empty()) return finish(send);
-    move({&send, nullptr, true, send.peer(), ++peer(send.peer()).sent, send.channel().purpose,
-          const_cast<std::byte*>(rest.data()), rest.size()});
+    Peer& to = peer(send.peer());
+    Rest moving{&send,
+                nullptr,
+                true,
+                send.peer(),
+                ++to.sent,
+                send.channel().purpose,
+                const_cast<std::byte*>(rest.data()),
+                rest.size()};
+    const bool copied = rest.size() <= kBlockBytes && to.blocks < kBlocksOfAPeer;
+    if (copied) {
+      ++to.blocks;
+      moving.send = nullptr;
+      moving.memory = spare_block();
+      moving.place = moving.memory.get();
+      std::memcpy(moving.place, rest.data(), rest.size());
+    }
+    move(std::move(moving));
+    if (copied) finish(send);
   }
 
   void post(Receive& receive) override {
@@ -308,8 +332,8 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
               false,          from,
               message.number, message.envelope.purpose,
               nullptr,        message.rest_bytes()};
-    rest.nowhere = std::make_unique<std::byte[]>(rest.piece());
-    rest.place = rest.nowhere.get();
+    rest.memory = std::make_unique<std::byte[]>(rest.piece());
+    rest.place = rest.memory.get();
     move(std::move(rest));
   }
 
@@ -337,11 +361,15 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
     books().add(rest.peer, rest.sends ? Direction::sent : Direction::received, rest.purpose,
                 {bytes, bytes});
     rest.left_bytes -= bytes;
-    if (!rest.nowhere) rest.place += bytes;
+    if (!rest.memory) rest.place += bytes;
     if (rest.receive != nullptr) rest.receive->landed(bytes);
     if (rest.left_bytes > 0) return move_piece(i);
     if (rest.send != nullptr) finish(*rest.send);
     if (rest.receive != nullptr) finish(*rest.receive);
+    if (rest.sends && rest.memory) {
+      --peer(rest.peer).blocks;
+      blocks_.push_back(std::move(rest.memory));
+    }
     std::swap(rests_[i], rests_.back());
     std::swap(requests_[i], requests_.back());
     rests_.pop_back();
@@ -353,6 +381,13 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
     Buffer buffer = std::move(spare_.back());
     spare_.pop_back();
     return buffer;
+  }
+
+  std::unique_ptr<std::byte[]> spare_block() {
+    if (blocks_.empty()) return std::make_unique<std::byte[]>(kBlockBytes);
+    auto block = std::move(blocks_.back());
+    blocks_.pop_back();
+    return block;
   }
 
   void mail(int to, const Envelope& envelope, ConstBytes head = {}, ConstBytes bytes = {}) {
@@ -543,6 +578,7 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
   std::size_t next_ = 0;
   std::vector<Mail> mailed_;
   std::vector<Buffer> spare_;
+  std::vector<std::unique_ptr<std::byte[]>> blocks_;  // spare ones
   std::vector<Rest> rests_;
   std::vector<MPI_Request> requests_;  // one each
   std::vector<int> done_;              // of them
