@@ -31,6 +31,7 @@ void launch_once(const LaunchCommand& command) {
   plan.launch.command = command.program;
   plan.settings = command.settings.unchecked();
   plan.settings.workers = command.workers * plan.launch.machines;
+  LaunchFlags::take_ranks(plan.launch, 0, plan.settings);
   check_settings(plan.settings);
   plan.label = command.settings.name();
   command.run.complete(plan);
@@ -40,12 +41,13 @@ void launch_once(const LaunchCommand& command) {
     fmt::print(stderr, "note: {}; the others went on without it\n", loss);
   }
   const std::string error = summary.ended ? describe_end(summary) : "";
-  if (command.print_json) {
+  if (command.print_json && plan.launch.speaks()) {
     nlohmann::json result = as_json(summary);
     result["exit_code"] = outcome.exit_code;
     result["error"] = error;
     fmt::print("{}\n", result.dump());
-  } else if (!summary.ended && !summary.ranks.empty()) {  // none: they did not use Dist
+  } else if (!summary.ended && !summary.ranks.empty() &&
+             plan.launch.speaks()) {  // none: they did not use Dist
     print_summary(summary);
   }
   if (outcome.exit_code != 0) {
@@ -67,7 +69,8 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program) {
       "Example:\n"
       "  starling launch -n 4 --strategy pairwise --period 4 -- ./my_program its arguments\n"
       "  starling launch -n 4 --system horovod --run runs/mine --live -- ./my_program\n"
-      "  starling launch -n 4 --timeline --json -- ./my_program");
+      "  starling launch -n 4 --timeline --json -- ./my_program\n"
+      "  mpirun -np 4 starling launch --transport mpi --system horovod -- ./my_program");
   launch->add_option("-n,--workers", command->workers, "how many workers on this machine")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

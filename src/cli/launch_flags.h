@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "launch/launcher.h"
+#include "strategy/settings.h"
 
 namespace starling {
 
@@ -13,7 +14,13 @@ class LaunchFlags {
   // Throws Error on what cannot be.
   LaunchPlan plan() const;
 
+  // Over MPI: as many workers as mpirun has started processes, but for servers. Throws Error if others
+  // were asked for, or if it is `elastic`.
+  static void take_ranks(const LaunchPlan& plan, int asked_workers, Settings& settings);
+
  private:
+  void take_mpi(LaunchPlan& plan) const;
+
   int machines_ = 1;
   int machine_ = 0;
   std::string rendezvous_;
@@ -25,6 +32,7 @@ class LaunchFlags {
   std::string certificates_;
   std::string lab_;
   std::string memory_;
+  std::string transport_ = "tcp";
 };
 
 }  // namespace starling

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "job/mpi_join.h"
 #include "job/worker_events.h"
 #include "runtime/race.h"
 
@@ -26,7 +27,9 @@ Session::Session(Job job, std::optional<Elastic> elastic)
       board_(job_.board, job_.rank),
       kernel_(job_),
       asked_to_stop_(loop_) {
-  if (elastic) {
+  if (job_.transport == Transport::mpi) {
+    mpi_ = join_by_mpi(loop_, job_);
+  } else if (elastic) {
     generations_.emplace(host_, job_, elastic->rules, elastic->role);
     loop_.run(generations_->begin(inherited_listener(host_, job_)));
   } else {
@@ -76,11 +79,8 @@ void Session::report_joined() {
 Session::~Session() = default;
 
 std::vector<int> Session::sockets() {
-  std::vector<int> descriptors = {host_.listening_fd()};
-  for (int peer = 0; peer < comm().size(); ++peer) {
-    if (peer == comm().rank()) continue;
-    descriptors.push_back(comm().link(peer).descriptor());
-  }
+  std::vector<int> descriptors = comm().descriptors();
+  descriptors.push_back(host_.listening_fd());
   return descriptors;
 }
 

@@ -47,7 +47,10 @@ class Session {
 
   const Job& job() const { return job_; }
   TcpLoop& loop() { return loop_; }
-  Mesh& comm() { return generations_ ? generations_->comm() : member_->comm(); }
+  ProcessComm& comm() {
+    if (mpi_) return *mpi_;
+    return generations_ ? generations_->comm() : member_->comm();
+  }
   // The descriptors of its sockets. A forked child has them, too: unless it closes them, the others
   // do not see when this process ends.
   std::vector<int> sockets();
@@ -109,7 +112,8 @@ class Session {
   KernelCount kernel_;
   TcpLoop loop_;
   TcpHost host_{loop_};
-  std::optional<Membership> member_;
+  std::optional<Membership> member_;  // one of the three
+  std::unique_ptr<ProcessComm> mpi_;
   std::optional<Generations> generations_;
   std::optional<TimelineFile> timeline_;
   Bell asked_to_stop_;

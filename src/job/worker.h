@@ -143,7 +143,7 @@ class Worker {
   Strategy& strategy() { return *strategy_; }
   // The lowest rank that is left, which speaks for all. Throws CutOff if this one must not.
   bool leads();
-  Mesh& comm() { return session_->comm(); }
+  ProcessComm& comm() { return session_->comm(); }
   // For what they do together beside the strategy: those who train the same slice of the model, those
   // who have the other slices of the same copy, and all.
   Group workers() { return workers_; }

@@ -214,12 +214,14 @@ class Launcher {
       const bool serves = local >= plan_.workers;
       const int rank =
           serves ? all_workers() + local - plan_.workers : plan_.machine * plan_.workers + local;
+      if (plan_.mpi && plan_.mpi->rank != rank) continue;
       const int listen_fd = rank == 0 && listener ? listener->native_handle() : -1;
       start_worker({rank, local, serves, listen_fd, plan_.guest_of});
     }
   }
 
   int all_workers() const { return plan_.machines * plan_.workers; }
+  int workers_here() const { return plan_.mpi ? plan_.mpi->local_size : plan_.workers; }
 
   struct Start {
     int rank, local;
@@ -234,7 +236,7 @@ class Launcher {
     std::vector<std::string> environment = {
         fmt::format("{}={}", kRankVariable, rank),
         fmt::format("{}={}", kSizeVariable, all_workers() + plan_.servers),
-        fmt::format("{}={}", kLocalSizeVariable, plan_.workers),
+        fmt::format("{}={}", kLocalSizeVariable, workers_here()),
         fmt::format("{}={}", kRendezvousVariable, rendezvous_),
         fmt::format("{}={}", kGuestVariable, guest_of),
         fmt::format("{}={}", kSecretVariable, secret_),
@@ -254,10 +256,14 @@ class Launcher {
     // Workers that each start a thread a core stand in each other's way.
     if (std::getenv("OMP_NUM_THREADS") == nullptr) {
       const int cores = static_cast<int>(std::thread::hardware_concurrency());
-      environment.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
+      environment.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / workers_here())));
     }
     if (kernels_.must_be_set) {
       environment.push_back(fmt::format("{}={}", kBlasKernelsVariable, kernels_.name));
+    }
+    if (plan_.mpi) {
+      environment.push_back(
+          fmt::format("{}={}", kTransportVariable, starling::name_of(Transport::mpi)));
     }
     if (folder_) {
       environment.push_back(
@@ -348,7 +354,7 @@ class Launcher {
     ::dup2(err, STDERR_FILENO);
     // A socket or pipe of the launcher or of another worker must not stay open here.
     ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-    for (int fd : {events_fd, listen_fd}) {
+    for (int fd : {events_fd, listen_fd, mpirun_fd()}) {
       if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
     }
     const int nothing = ::open("/dev/null", O_RDONLY);
@@ -364,6 +370,12 @@ class Launcher {
     job.events_fd = events_fd;
     report_error(job, Error(fmt::format("cannot run {}: {}", command[0], ::strerror(errno))));
     ::_exit(127);
+  }
+
+  // MPICH's mpirun talks to its processes through one that they have from it; -1 if there is none.
+  static int mpirun_fd() {
+    const char* number = std::getenv("PMI_FD");
+    return number == nullptr ? -1 : std::atoi(number);
   }
 
   void read_events(Worker& worker) {

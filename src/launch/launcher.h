@@ -22,9 +22,12 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "job/mpi_place.h"
 
 namespace starling {
 
@@ -42,10 +45,12 @@ struct LaunchPlan {
   int restarts = 0;
   std::string guest_of;
   std::vector<std::string> places;  // beside its number, what each rank is in words; may be empty
-  int machines = 1;                 // how many machines run `workers` each
-  int machine = 0;                  // which of them this is
-  std::string rendezvous;           // host:port of machine 0; only for more than one machine
-  std::string secret;               // shared by all machines; made up here if there is only one
+  // Over MPI: mpirun starts a launcher for each rank, workers and servers alike, and this one is of that.
+  std::optional<MpiPlace> mpi;
+  int machines = 1;        // how many machines run `workers` each
+  int machine = 0;         // which of them this is
+  std::string rendezvous;  // host:port of machine 0; only for more than one machine
+  std::string secret;      // shared by all machines; made up here if there is only one
   std::chrono::seconds timeout{60};
   // After so long without a move it is said who waits for whom; never after nothing.
   std::chrono::nanoseconds stall = std::chrono::seconds(20);
@@ -65,6 +70,11 @@ struct LaunchPlan {
   std::map<int, double> slow_hosts;
   // Is told each rank's process as it starts.
   std::function<void(int rank, int process)> on_start;
+
+  // Over MPI all launchers share a terminal and a run folder: only one of them uses it.
+  bool speaks() const { return !mpi || mpi->rank == 0; }
+  // Whether rank 0, which knows most of a run, is started here.
+  bool has_first() const { return machine == 0 && speaks(); }
 };
 
 struct LaunchResult {
