@@ -1,0 +1,214 @@
+"""A job of Starling's as a stage of Spark's: each task is one worker.
+
+  A. The driver makes up a secret, which the tasks get with their code, and asks Spark for a barrier
+     stage: all of its tasks run at the same time, or none.
+  B. Each task tells all others where it is (place.py), through Spark.
+  C. All put what they heard into the same order. A task's place in it is its rank, and the first one's
+     port is where they meet.
+  D. Each task runs `starling launch` or `starling train` for one machine with one worker, which sees to
+     it that nothing stays behind, and dies with the task.
+  E. What came of it goes back to the driver.
+
+What an exception in a worker ends is not tried again. When an executor is lost or a worker is killed, Spark
+starts all tasks of the stage anew, spark.stage.maxConsecutiveAttempts times at most.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import IO, Any, Mapping, Optional, Sequence
+
+from pyspark import BarrierTaskContext, SparkContext, SparkFiles
+from pyspark.sql import SparkSession
+
+from ..runner.program import starling_program
+from .place import Place, by_rank, here, rendezvous
+
+_KEPT_LINES = 400  # of what a task's worker prints, for the driver
+
+
+class JobFailed(RuntimeError):
+    """In one line whose fault it was, and what."""
+
+
+class WorkerKilled(RuntimeError):
+    """Ends a task, so that Spark tries again."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the driver tells every task."""
+
+    words: Sequence[str]  # of `starling`: launch or train, with its flags
+    program: Sequence[str] = ()  # what stands behind the -- of launch
+    environment: Mapping[str, str] = field(default_factory=dict)
+    secret: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    driver: str = ""  # its host
+
+
+    def to_run(self, program: Sequence[str]) -> "Order":
+        return replace(self, program=program)
+
+    def with_variable(self, name: str, value: str) -> "Order":
+        return replace(self, environment={**self.environment, name: value})
+
+
+@dataclass(frozen=True)
+class End:
+    """What came of a task's worker."""
+
+    rank: int
+    status: int  # of `starling`
+    error: str  # its last line, if that was one
+    printed: str
+
+
+def session(spark: Optional[SparkSession]) -> SparkSession:
+    """The one that was given, the one there is, or a new one."""
+    found = spark or SparkSession.getActiveSession()
+    if found is not None:
+        return found
+    if SparkContext._active_spark_context is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        check_java()
+    return SparkSession.builder.getOrCreate()
+
+
+def check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    if shutil.which(java) is None:
+        place = f"in JAVA_HOME, {home}" if home else "on the PATH"
+        raise JobFailed(f"Spark needs Java, and there is none {place}: run `scripts/setup spark`")
+
+
+def wait_for_slots(context: SparkContext, wanted: int, seconds: float) -> None:
+    """Until so many tasks can run at the same time; executors take a moment to come."""
+    core = context._jsc.sc()
+    profile = core.resourceProfileManager().defaultResourceProfile()
+    deadline = time.monotonic() + seconds
+    while (slots := core.maxNumConcurrentTasks(profile)) < wanted:
+        if time.monotonic() > deadline:
+            raise JobFailed(
+                f"{wanted} workers need as many slots, and Spark has {slots} after {seconds:g} s: start "
+                f"more executors or cores, or ask for {max(slots, 1)} workers"
+            )
+        time.sleep(0.2)
+
+
+def driver_host(context: SparkContext) -> str:
+    return context.getConf().get("spark.driver.host", "127.0.0.1")
+
+
+def meet(context: BarrierTaskContext, order: Order, **facts: Any) -> list[Place]:
+    """All tasks of the stage, by rank."""
+    own = here(context.partitionId(), order.driver, **facts)
+    return by_rank([Place.of(text) for text in context.allGather(own.text())])
+
+
+def rank_of(ranks: Sequence[Place], task: int) -> int:
+    return [place.task for place in ranks].index(task)
+
+
+def work(order: Order, ranks: Sequence[Place], rank: int) -> End:
+    """This task's worker, from its begin to its end."""
+    words = [*order.words]
+    size = len(ranks)
+    words += ["--workers", "1" if words[0] == "launch" else str(size)]
+    if "--run" in words:
+        at = words.index("--run") + 1
+        words[at] = f"{words[at]}-machine-{rank}"
+    if size > 1:
+        words += ["--machines", str(size), "--machine", str(rank), "--rendezvous", rendezvous(ranks)]
+    end = run_starling(order, words, rank)
+    if end.status != 0 and re.search(rf"rank {rank} was killed by signal", end.error):
+        raise WorkerKilled(end.error)
+    return end
+
+
+def run_starling(order: Order, words: Sequence[str], rank: int) -> End:
+    command = [starling_program(), *words]
+    # A pipe, so that no disk ever has the secret.
+    read_end, write_end = os.pipe()
+    os.write(write_end, f"{order.secret}\n".encode())
+    os.close(write_end)
+    command += ["--secret-file", f"/dev/fd/{read_end}"]
+    if order.program:
+        command += ["--", *order.program]
+    try:
+        process = subprocess.Popen(
+            command, env=_environment(order), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, errors="replace", pass_fds=[read_end],
+            preexec_fn=_die_with_the_task)
+    finally:
+        os.close(read_end)
+    with process:
+        printed: deque[str] = deque(maxlen=_KEPT_LINES)
+        said: deque[str] = deque(maxlen=_KEPT_LINES)
+        reader = threading.Thread(target=_relay, args=(process.stdout, printed))
+        reader.start()
+        _relay(process.stderr, said)
+        reader.join()
+        status = process.wait()
+    error = ""
+    if status != 0:
+        error = next((line for line in reversed(said) if line.startswith("error: ")),
+                     f"error: `starling {words[0]}` ended with {status}")
+    return End(rank, status, error[len("error: "):].strip(), "".join(printed))
+
+
+def scratch() -> str:
+    """A folder of this executor's that Spark removes when the application ends, if nobody else does."""
+    return SparkFiles.getRootDirectory()
+
+
+def explain(error: BaseException) -> JobFailed:
+    """What Spark says in a hundred lines, in one."""
+    text = str(error)
+    killed = re.findall(r"WorkerKilled: (.*)", text)
+    if killed:
+        return JobFailed(f"{killed[-1]}; Spark has tried it as often as it was told to")
+    if "No module named 'starling" in text:
+        return JobFailed("an executor's Python has no package `starling`: install it on every machine, or "
+                         "set spark.executorEnv.PYTHONPATH")
+    lost = re.findall(r"ExecutorLostFailure \(([^)]*)\)", text)
+    if lost:
+        return JobFailed(f"{lost[-1]}; Spark has tried it as often as it was told to")
+    raised = re.findall(r"^(\w[\w.]*(?:Error|Exception|Failed)): (.*)$", text, re.MULTILINE)
+    if raised:
+        return JobFailed(f"a task of Spark's failed: {raised[-1][0].split('.')[-1]}: {raised[-1][1]}")
+    return JobFailed(f"Spark's job failed: {text.strip().splitlines()[0]}")
+
+
+def _environment(order: Order) -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith(("STARLING_", "HOROVOD_"))
+                   or name in ("STARLING_PROGRAM", "STARLING_LOG", "STARLING_INTERFACE")}
+    package = os.path.dirname(os.path.dirname(os.path.abspath(sys.modules["starling"].__file__)))
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [package] + [path for path in [environment.get("PYTHONPATH")] if path])
+    # What came by --files is where Spark put it.
+    environment["PATH"] = os.pathsep.join([environment.get("PATH", os.defpath), scratch()])
+    return {**environment, **order.environment}
+
+
+def _die_with_the_task() -> None:
+    # Spark kills a task's process without a word. The launcher's guardian then kills the worker.
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def _relay(source: IO[str], kept: deque) -> None:
+    for line in source:
+        sys.stderr.write(line)  # into the executor's log
+        kept.append(line)
