@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 import numpy as np
 import pyarrow as pa
 import torch
-from pyspark import BarrierTaskContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.ml import Estimator, Model
 from pyspark.sql import DataFrame
 from pyspark.sql import types as sql
@@ -20,6 +20,7 @@ from ..runner import functions
 from . import job
 from .checkpoint import Checkpoint
 from .flags import flags_of
+from .place import rendezvous
 from .run import results, work
 from .samples import BadColumn, Samples, columns_of, label_type, matrix, spool
 
@@ -75,6 +76,8 @@ class TorchEstimator(Estimator):
         self.epochs, self.batch_size, self.num_proc = epochs, batch_size, num_proc
         self.input_shape, self.output_col, self.predict = input_shape, output_col, predict
         self.seed, self.checkpoint, self.env, self.start_timeout = seed, checkpoint, env, start_timeout
+        if settings.get("elastic"):
+            raise ValueError("elastic: rows belong to their worker here; give a checkpoint folder instead")
         self.words = ["launch", *flags_of({"system": system, "seed": seed, **settings})]
 
     def _fit(self, df: DataFrame) -> "TorchModel":
@@ -179,7 +182,6 @@ def _output_field(trained: TorchModel) -> sql.StructField:
 
 def _task(batches: Iterator[pa.RecordBatch], order: job.Order, call: bytes, features: list[str],
           labels: list[str], labels_type: str) -> Any:
-    barrier = BarrierTaskContext.get()
     with tempfile.TemporaryDirectory(prefix="starling-", dir=job.scratch()) as folder:
         wrong = ""
         try:
@@ -188,15 +190,15 @@ def _task(batches: Iterator[pa.RecordBatch], order: job.Order, call: bytes, feat
                 wrong = "there are fewer rows than workers: ask for fewer workers"
         except BadColumn as error:  # to be said by all, and not tried again
             facts, wrong = {"rows": 0, "features": 0, "labels": 0}, str(error)
-        ranks = job.meet(barrier, order, wrong=wrong, **facts)
-        rank = job.rank_of(ranks, barrier.partitionId())
+        ranks = job.gather(order, wrong=wrong, **facts)
+        seat = job.Seat(job.rank_among(ranks), len(ranks), rendezvous(ranks))
         wrong = next((each.facts["wrong"] for each in ranks if each.facts["wrong"]), "")
         if wrong:
-            return job.End(rank, 1, wrong, ""), None
+            return job.End(seat.rank, 1, wrong), None
         most = max(each.facts["rows"] for each in ranks)
         with open(os.path.join(folder, "facts"), "w", encoding="utf-8") as file:
             json.dump({**facts, "most_rows": most}, file)
-        return work(order.with_variable(_FOLDER, folder), ranks, rank, call)
+        return work(order.with_variable(_FOLDER, folder), seat, call)
 
 
 # In a worker

@@ -11,11 +11,16 @@
 
 What an exception in a worker ends is not tried again. When an executor is lost or a worker is killed, Spark
 starts all tasks of the stage anew, spark.stage.maxConsecutiveAttempts times at most.
+
+Where workers come and go (--elastic) the tasks are ordinary ones, which find each other at the driver
+(meeting.py): Spark starts only those again that were lost, and they join the others, who go on meanwhile.
 """
 
 from __future__ import annotations
 
 import ctypes
+import glob
+import json
 import os
 import re
 import secrets
@@ -23,16 +28,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, Mapping, Optional, Sequence
+from typing import IO, Any, Callable, Mapping, Optional, Sequence
 
-from pyspark import BarrierTaskContext, SparkContext, SparkFiles
+from pyspark import RDD, BarrierTaskContext, SparkContext, SparkFiles, TaskContext
 from pyspark.sql import SparkSession
 
 from ..runner.program import starling_program
+from .meeting import Meeting, Visit
 from .place import Place, by_rank, here, rendezvous
 
 _KEPT_LINES = 400  # of what a task's worker prints, for the driver
@@ -46,6 +53,14 @@ class WorkerKilled(RuntimeError):
     """Ends a task, so that Spark tries again."""
 
 
+class CameTooLate(Exception):
+    """The others have ended well meanwhile."""
+
+    def __init__(self, rank: int):
+        super().__init__(rank)
+        self.rank = rank
+
+
 @dataclass(frozen=True)
 class Order:
     """What the driver tells every task."""
@@ -55,7 +70,12 @@ class Order:
     environment: Mapping[str, str] = field(default_factory=dict)
     secret: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     driver: str = ""  # its host
+    meeting: int = 0  # the port of the driver's meeting, where tasks come and go
+    seconds: float = 60  # that they wait for each other
 
+    @property
+    def elastic(self) -> bool:
+        return "--elastic" in self.words
 
     def to_run(self, program: Sequence[str]) -> "Order":
         return replace(self, program=program)
@@ -69,9 +89,20 @@ class End:
     """What came of a task's worker."""
 
     rank: int
-    status: int  # of `starling`
-    error: str  # its last line, if that was one
-    printed: str
+    status: int = 0  # of `starling`
+    error: str = ""  # its last line, if that was one
+    printed: str = ""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What a task is in its job."""
+
+    rank: int
+    size: int
+    rendezvous: str = ""
+    doors: Sequence[str] = ()  # to join a job that runs; and where the driver hears of it
+    visit: Optional[Visit] = None
 
 
 def session(spark: Optional[SparkSession]) -> SparkSession:
@@ -110,33 +141,79 @@ def driver_host(context: SparkContext) -> str:
     return context.getConf().get("spark.driver.host", "127.0.0.1")
 
 
-def meet(context: BarrierTaskContext, order: Order, **facts: Any) -> list[Place]:
-    """All tasks of the stage, by rank."""
+def run_stage(rdd: RDD, order: Order, task: Callable[[Order], Any]) -> list:
+    """What each task returns, one a partition of the RDD."""
+    size = rdd.getNumPartitions()
+    try:
+        if not order.elastic:
+            return rdd.barrier().mapPartitions(lambda _: [task(order)]).collect()
+        with Meeting(size, order.secret, order.seconds) as meeting:
+            told = replace(order, meeting=meeting.port)
+            return rdd.mapPartitions(lambda _: [task(told)]).collect()
+    except Exception as error:
+        raise explain(error) from None
+
+
+def take_seat(order: Order, size: int) -> Seat:
+    """This task's; waits for the others."""
+    if not order.elastic:
+        ranks = gather(order)
+        return Seat(rank_among(ranks), size, rendezvous(ranks))
+    visit = Visit(order.driver, order.meeting, order.secret, order.seconds)
+    said = visit.seat(here(TaskContext.get().partitionId(), order.driver))
+    if "error" in said:
+        raise JobFailed(said["error"])
+    if said.get("over"):
+        raise CameTooLate(said["rank"])
+    return Seat(said["rank"], size, said.get("rendezvous", ""), said.get("doors", ()), visit)
+
+
+def gather(order: Order, **facts: Any) -> list[Place]:
+    """All tasks of a barrier stage, by rank."""
+    context = BarrierTaskContext.get()
     own = here(context.partitionId(), order.driver, **facts)
     return by_rank([Place.of(text) for text in context.allGather(own.text())])
 
 
-def rank_of(ranks: Sequence[Place], task: int) -> int:
-    return [place.task for place in ranks].index(task)
+def rank_among(ranks: Sequence[Place]) -> int:
+    return [place.task for place in ranks].index(TaskContext.get().partitionId())
 
 
-def work(order: Order, ranks: Sequence[Place], rank: int) -> End:
+def work(order: Order, seat: Seat) -> End:
     """This task's worker, from its begin to its end."""
-    words = [*order.words]
-    size = len(ranks)
-    words += ["--workers", "1" if words[0] == "launch" else str(size)]
-    if "--run" in words:
-        at = words.index("--run") + 1
-        words[at] = f"{words[at]}-machine-{rank}"
-    if size > 1:
-        words += ["--machines", str(size), "--machine", str(rank), "--rendezvous", rendezvous(ranks)]
-    end = run_starling(order, words, rank)
-    if end.status != 0 and re.search(rf"rank {rank} was killed by signal", end.error):
+    with tempfile.TemporaryDirectory(prefix="starling-job-", dir=scratch()) as folder:
+        # `starling` keeps its doors there, among others.
+        end = run_starling(order.with_variable("XDG_RUNTIME_DIR", folder), words_of(order, seat), seat, folder)
+    if seat.visit is not None:
+        seat.visit.tell(ended=end.status)
+        seat.visit.close()
+    killed = re.search(rf"rank {seat.rank} was killed by signal", end.error)
+    if end.status != 0 and (killed or seat.visit is not None):
         raise WorkerKilled(end.error)
     return end
 
 
-def run_starling(order: Order, words: Sequence[str], rank: int) -> End:
+def words_of(order: Order, seat: Seat) -> list[str]:
+    """What `starling` is told in this task."""
+    words = [*order.words]
+    if seat.doors:  # the job tells its settings itself, but not where things are on this machine
+        return ["join", seat.doors[0], "--workers", "1", *_kept(words, "--data-folder", "--timeout", "--tls")]
+    words += ["--workers", "1" if words[0] == "launch" else str(seat.size)]
+    if "--run" in words:
+        at = words.index("--run") + 1
+        words[at] = f"{words[at]}-machine-{seat.rank}"
+    if seat.size > 1:
+        words += ["--machines", str(seat.size), "--machine", str(seat.rank),
+                  "--rendezvous", seat.rendezvous]
+    return words
+
+
+def _kept(words: Sequence[str], *names: str) -> list[str]:
+    return [word for at, word in enumerate(words)
+            if word in names or (at > 0 and words[at - 1] in names)]
+
+
+def run_starling(order: Order, words: Sequence[str], seat: Seat, folder: str) -> End:
     command = [starling_program(), *words]
     # A pipe, so that no disk ever has the secret.
     read_end, write_end = os.pipe()
@@ -157,6 +234,8 @@ def run_starling(order: Order, words: Sequence[str], rank: int) -> End:
         said: deque[str] = deque(maxlen=_KEPT_LINES)
         reader = threading.Thread(target=_relay, args=(process.stdout, printed))
         reader.start()
+        if seat.visit is not None:
+            threading.Thread(target=_tell_doors, args=(seat.visit, folder), daemon=True).start()
         _relay(process.stderr, said)
         reader.join()
         status = process.wait()
@@ -164,7 +243,7 @@ def run_starling(order: Order, words: Sequence[str], rank: int) -> End:
     if status != 0:
         error = next((line for line in reversed(said) if line.startswith("error: ")),
                      f"error: `starling {words[0]}` ended with {status}")
-    return End(rank, status, error[len("error: "):].strip(), "".join(printed))
+    return End(seat.rank, status, error[len("error: "):].strip(), "".join(printed))
 
 
 def scratch() -> str:
@@ -206,6 +285,22 @@ def _die_with_the_task() -> None:
     # Spark kills a task's process without a word. The launcher's guardian then kills the worker.
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def _tell_doors(visit: Visit, folder: str) -> None:
+    """Tells the driver where its worker can be asked to let others in, for as long as there is one."""
+    told = ""
+    while os.path.isdir(folder):
+        for place in glob.glob(os.path.join(folder, "starling", "*", "doors.json")):
+            try:
+                with open(place, encoding="utf-8") as file:
+                    doors = json.load(file)
+                if doors and doors[0]["door"] != told:
+                    told = doors[0]["door"]
+                    visit.tell(door=told)
+            except (OSError, ValueError):
+                continue  # it is being written, or the driver has gone
+        time.sleep(0.5)
 
 
 def _relay(source: IO[str], kept: deque) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
-from pyspark import BarrierTaskContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from ..runner import functions
@@ -39,39 +39,40 @@ def run(
     words = ["launch", *flags_of({**({"system": system} if system else {}), **settings})]
     context = job.session(spark).sparkContext
     job.wait_for_slots(context, num_proc, start_timeout)
-    order = job.Order(words=words, environment=dict(env or {}), driver=job.driver_host(context))
+    order = job.Order(words=words, environment=dict(env or {}), driver=job.driver_host(context),
+                      seconds=start_timeout)
     call = cloudpickle.dumps((train_fn, tuple(args), dict(kwargs or {})))
 
-    def task(_: Iterator) -> Iterator[bytes]:
-        barrier = BarrierTaskContext.get()
-        ranks = job.meet(barrier, order)
-        yield functions.dumps(
-            work(order, ranks, job.rank_of(ranks, barrier.partitionId()), call))
+    def task(told: job.Order) -> bytes:
+        try:
+            return functions.dumps(work(told, job.take_seat(told, num_proc), call))
+        except job.CameTooLate as late:
+            return functions.dumps((job.End(late.rank), None))
 
-    try:
-        ends = context.parallelize(range(num_proc), num_proc).barrier().mapPartitions(task).collect()
-    except Exception as error:
-        raise job.explain(error) from None
-    return results([functions.loads(end) for end in ends])
+    ends = job.run_stage(context.parallelize(range(num_proc), num_proc), order, task)
+    return results([functions.loads(end) for end in ends], order.elastic)
 
 
-def work(order: job.Order, ranks: Sequence, rank: int, call: bytes) -> tuple[job.End, Any]:
+def work(order: job.Order, seat: job.Seat, call: bytes) -> tuple[job.End, Any]:
     """A worker that calls a function: how it ended, and what the function returned or raised."""
     with tempfile.TemporaryDirectory(prefix="starling-", dir=job.scratch()) as place:
         with open(os.path.join(place, "function"), "wb") as file:
             file.write(functions.dumps((sys.path, call)))
-        program = [sys.executable, "-m", "starling.runner.worker", place]
-        end = job.work(order.to_run(program), ranks, rank)
-        left = os.path.join(place, str(rank))
-        if not os.path.exists(left):
-            return end, None
-        with open(left, "rb") as file:
-            return end, functions.loads(file.read())
+        end = job.work(order.to_run([sys.executable, "-m", "starling.runner.worker", place]), seat)
+        for name in os.listdir(place):
+            if name.isdigit():  # the rank that it had in the end
+                with open(os.path.join(place, name), "rb") as file:
+                    return end, functions.loads(file.read())
+        return end, None
 
 
-def results(ends: Sequence[tuple[job.End, Any]]) -> list:
-    """What the workers returned, by rank, or the failure of the one to blame."""
+def results(ends: Sequence[tuple[job.End, Any]], elastic: bool = False) -> list:
+    """What the workers returned, by rank, or the failure of the one to blame. In elastic jobs it is enough
+    that one ended well; None stands for those that came too late."""
     ends = sorted(ends, key=lambda each: each[0].rank)
+    if elastic and any(outcome and outcome[0] == "result" for _, outcome in ends):
+        return [functions.loads(outcome[1]) if outcome and outcome[0] == "result" else None
+                for _, outcome in ends]
     raised = [(end.rank, *outcome[1]) for end, outcome in ends if outcome and outcome[0] == "error"]
     # Whoever only lost another is not the one to blame.
     raised.sort(key=lambda each: any(word in each[1] for word in ("PeerLost", "HorovodInternalError")))
