@@ -10,13 +10,17 @@ void add_spark_submit_command(CLI::App& app, std::vector<std::string> command) {
   auto workers = std::make_shared<int>(4);
   CLI::App* submit = app.add_subcommand("spark-submit", "Train on Spark's executors");
   submit->footer(
-      "Before -- stand options of Spark's own spark-submit, behind it the words of `starling train` or\n"
-      "`starling launch`; each task of Spark's runs them for one worker. Starling must be installed on\n"
+      "Before -- stand options of Spark's own spark-submit, behind it the words of `starling "
+      "train` or\n"
+      "`starling launch`; each task of Spark's runs them for one worker. Starling must be "
+      "installed on\n"
       "all machines; --files brings a program along.\n\n"
       "Example:\n"
       "  starling spark-submit -n 3 --master spark://host:7077 -- train --system pairwise\n"
-      "  starling spark-submit -n 3 --master spark://host:7077 -- train --system horovod --elastic\n"
-      "  starling spark-submit -n 4 --master yarn --files my_loop -- launch --system easgd -- my_loop");
+      "  starling spark-submit -n 3 --master spark://host:7077 -- train --system horovod "
+      "--elastic\n"
+      "  starling spark-submit -n 4 --master yarn --files my_loop -- launch --system easgd -- "
+      "my_loop");
   submit->add_option("-n,--workers", *workers, "how many workers, each a task of Spark's")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
