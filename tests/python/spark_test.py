@@ -354,7 +354,8 @@ def check_an_elastic_job_goes_on_without_a_killed_executor(cluster):
     driver = subprocess.Popen(
         [sys.executable, "-m", "starling.spark.submit", str(WORKERS), "--master", cluster.url, "--conf",
          "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m", "--",
-         "train", "--data", "synthetic", "--model", "mlp", "--system", "pairwise", "--elastic", "--epochs", "40",
+         "train", "--data", "synthetic", "--samples", "2000", "--model", "mlp", "--system", "pairwise", "--elastic",
+         "--epochs", "60",
          "--run", str(run)],
         env=cluster.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:

@@ -95,7 +95,8 @@ class TorchEstimator(Estimator):
 
         rows = df.select(*columns).repartition(self.num_proc)
         try:
-            ends = rows.mapInArrow(task, "end binary", barrier=True).collect()
+            # As in job.run_stage, behind a shuffle.
+            ends = rows.mapInArrow(task, "end binary", barrier=True).repartition(1).collect()
         except Exception as error:
             raise job.explain(error) from None
         trained, width = results([functions.loads(bytes(row["end"])) for row in ends])[0]
