@@ -210,6 +210,18 @@ def check_what_stands_behind_the_dashes():
     assert order.secret not in repr(order)
 
 
+def check_the_program_hands_over_to_spark_submit():
+    def said(*words):
+        ended = subprocess.run([starling_program(), "spark-submit", *words], text=True, stderr=subprocess.PIPE,
+                               env={**os.environ, "PYSPARK_PYTHON": sys.executable}, timeout=60)
+        assert ended.returncode != 0
+        return ended.stderr.strip()
+
+    assert "behind --, is required" in said("-n", "3")
+    assert said("-n", "3", "--master", "local[3]", "--", "bench") == (
+        "error: behind -- stands what each worker runs: train ..., or launch ... -- program")
+
+
 def check_no_java_is_said(folder):
     ended = subprocess.run(
         [sys.executable, "-c", "import starling.spark; starling.spark.run(print)"], text=True,
@@ -268,7 +280,8 @@ def check_another_secret_is_refused(spark):
 def made_up(spark, rows=3000):
     """Points of the plane, and which side of a line they are on."""
     points = np.random.default_rng(1).normal(size=(rows, 2))
-    return spark.createDataFrame([(float(x), [float(y)], int(x > y)) for x, y in points], "x float, y array<float>, side int")
+    rows = [(float(x), [float(y)], int(x > y)) for x, y in points]
+    return spark.createDataFrame(rows, "x float, y array<float>, side int")
 
 
 def estimator(**more):
@@ -355,7 +368,7 @@ def check_an_elastic_job_goes_on_without_a_killed_executor(cluster):
         [sys.executable, "-m", "starling.spark.submit", str(WORKERS), "--master", cluster.url, "--conf",
          "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m", "--",
          "train", "--data", "synthetic", "--samples", "2000", "--model", "mlp", "--system", "pairwise", "--elastic",
-         "--epochs", "60",
+         "--epochs", "30",
          "--run", str(run)],
         env=cluster.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
@@ -388,7 +401,8 @@ def main():
         except Exception:
             traceback.print_exc()
             failed.append(name)
-        print(f"{'FAILED' if failed and failed[-1] == name else 'ok':7} {name} {time.monotonic() - begun:.1f} s", flush=True)
+        ended = "FAILED" if name in failed else "ok"
+        print(f"{ended:7} {name} {time.monotonic() - begun:.1f} s", flush=True)
 
     takes = {name: check.__code__.co_varnames[: check.__code__.co_argcount] for name, check in chosen}
     with tempfile.TemporaryDirectory(prefix="spark-test-") as folder:

@@ -130,10 +130,9 @@ def wait_for_slots(context: SparkContext, wanted: int, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while (slots := core.maxNumConcurrentTasks(profile)) < wanted:
         if time.monotonic() > deadline:
-            raise JobFailed(
-                f"{wanted} workers need as many slots, and Spark has {slots} after {seconds:g} s: start "
-                f"more executors or cores, or ask for {max(slots, 1)} workers"
-            )
+            fewer = f", or ask for {slots} worker{'s' * (slots > 1)}" if slots else ""
+            raise JobFailed(f"{wanted} workers need as many slots, and Spark has {slots} after "
+                            f"{seconds:g} s: start more executors or cores{fewer}")
         time.sleep(0.2)
 
 
@@ -182,10 +181,15 @@ def rank_among(ranks: Sequence[Place]) -> int:
 
 def work(order: Order, seat: Seat) -> End:
     """This task's worker, from its begin to its end."""
-    with tempfile.TemporaryDirectory(prefix="starling-job-", dir=scratch()) as folder:
-        # `starling` keeps its doors there, among others.
-        end = run_starling(order.with_variable("XDG_RUNTIME_DIR", folder), words_of(order, seat), seat, folder)
-    if seat.visit is not None:
+    words = words_of(order, seat)
+    if seat.visit is None:
+        end = run_starling(order, words, seat)
+    else:
+        with tempfile.TemporaryDirectory(prefix="starling-job-", dir=scratch()) as folder:
+            # `starling` keeps its doors there, among others.
+            order = order.with_variable("XDG_RUNTIME_DIR", folder)
+            threading.Thread(target=_tell_doors, args=(seat.visit, folder), daemon=True).start()
+            end = run_starling(order, words, seat)
         seat.visit.tell(ended=end.status)
         seat.visit.close()
     killed = re.search(rf"rank {seat.rank} was killed by signal", end.error)
@@ -214,7 +218,7 @@ def _kept(words: Sequence[str], *names: str) -> list[str]:
             if word in names or (at > 0 and words[at - 1] in names)]
 
 
-def run_starling(order: Order, words: Sequence[str], seat: Seat, folder: str) -> End:
+def run_starling(order: Order, words: Sequence[str], seat: Seat) -> End:
     command = [starling_program(), *words]
     # A pipe, so that no disk ever has the secret.
     read_end, write_end = os.pipe()
@@ -235,8 +239,6 @@ def run_starling(order: Order, words: Sequence[str], seat: Seat, folder: str) ->
         said: deque[str] = deque(maxlen=_KEPT_LINES)
         reader = threading.Thread(target=_relay, args=(process.stdout, printed))
         reader.start()
-        if seat.visit is not None:
-            threading.Thread(target=_tell_doors, args=(seat.visit, folder), daemon=True).start()
         _relay(process.stderr, said)
         reader.join()
         status = process.wait()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _COMMAND = "spark.starling.command"  # reaches the driver wherever it runs, as all of Spark's settings do
 _WORKERS = "spark.starling.workers"
+_TIMEOUT = "spark.starling.startTimeout"  # seconds that workers wait for slots and for each other
 
 
 def main(words: Sequence[str]) -> None:
@@ -63,7 +64,7 @@ def drive() -> None:
     spark = job.session(None)
     context = spark.sparkContext
     workers = int(context.getConf().get(_WORKERS))
-    seconds = 60.0
+    seconds = float(context.getConf().get(_TIMEOUT, "60"))
     job.wait_for_slots(context, workers, seconds)
     order = order_of(shlex.split(context.getConf().get(_COMMAND)), driver=job.driver_host(context),
                      seconds=seconds)
