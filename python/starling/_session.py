@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import socket
 import sys
 import threading
@@ -104,6 +105,25 @@ def _watch_for_failure() -> None:
             session.close(failed=True)
 
     sys.excepthook = tell
+
+
+_asked_to_leave = False
+
+
+def leave_on_sigterm() -> None:
+    """In an elastic job: so a machine says that it will be gone soon. The training looks for it."""
+
+    def note(*_: object) -> None:
+        global _asked_to_leave
+        _asked_to_leave = True
+
+    if threading.current_thread() is threading.main_thread():
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, note)
+
+
+def asked_to_leave() -> bool:
+    return _asked_to_leave
 
 
 def listen(address: str) -> tuple[int, int]:

@@ -8,10 +8,14 @@
 
 `starling launch -n 4 -- python3 program.py` starts four workers. Without a launcher there is one, and
 the loop does what it always did.
+
+With `starling launch --elastic` the loop goes on when workers are lost, come or go: step() takes them
+in, and share() deals out anew what is left of the epoch.
 """
 
 from __future__ import annotations
 
+import io
 import warnings
 import weakref
 from itertools import islice
@@ -23,6 +27,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from . import _core, _session
 from ._settings import toml
+from .common.exceptions import HasLeft
 
 _F32 = _core.ELEMENTS.index("f32")
 _U8 = _core.ELEMENTS.index("u8")
@@ -67,7 +72,13 @@ class Dist:
         self._accumulators: list = []
         self.rank: int = self._worker.rank
         self.size: int = self._worker.size
-        if self.size > 1:
+        self._is_elastic: bool = self._worker.is_elastic
+        self._progress = _Progress()
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._inherited: dict | None = None  # another's optimizer, until ours is known
+        if self._is_elastic:
+            self._begin_elastic()
+        if self.size > 1 or self._is_elastic:
             self._flat.give_back_weights(all_of_them=True)
             self._watch_backward()
         _latest[:] = [weakref.ref(self)]
@@ -85,15 +96,28 @@ class Dist:
         gradients add up. Before each call there is one backward().
         """
         self._warn_of_optimizer()
+        if self._is_elastic:
+            self._know(optimizer)
         self._collect_rest()
+        self._progress.take()
         try:
             taken: bool = self._worker.step(lambda: self._update(optimizer))
+        except _core.Error:
+            if not self._worker.generation_failed():
+                raise
+            self._go_on()
+            return False
         finally:
             self._announced = [False] * len(self._announced)
             self._max_norm = None
         if taken:
             self._flat.give_back_weights()
             self._flat.clear_gradients()
+        if self._is_elastic:
+            if _session.asked_to_leave():
+                self._worker.leave()
+            if self._worker.generation_is_over():
+                self._go_on()
         return taken
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> None:
@@ -107,7 +131,14 @@ class Dist:
     def finish(self) -> None:
         """Leaves the mean of all workers' models in each."""
         self._flat.take_weights()
-        self._worker.finish()
+        while True:
+            try:
+                self._worker.finish()
+                break
+            except _core.Error:
+                if not self._worker.generation_failed():
+                    raise
+                self._go_on()
         self._flat.give_back_weights(all_of_them=self.size > 1)
         self._finished = True
 
@@ -127,22 +158,27 @@ class Dist:
     def mean(self, value: float | Sequence[float]) -> float | list[float]:
         """The mean over all workers of a number, or of each of several."""
         if isinstance(value, (list, tuple)):
-            return self._worker.mean([float(each) for each in value])
-        return self._worker.mean([float(value)])[0]
+            return self._mean([float(each) for each in value])
+        return self._mean([float(value)])[0]
+
+    def _mean(self, values: list[float]) -> list[float]:
+        means = self._together(lambda: self._worker.mean(values))
+        return values if means is None else means
 
     def broadcast(self, tensor: torch.Tensor, root: int = 0) -> torch.Tensor:
         """The root's tensor, of any type, in everybody's, which has the same shape."""
         with torch.no_grad():
             flat = tensor.detach().cpu().contiguous()
             size = flat.numel() * flat.element_size()
-            self._worker.broadcast(_core.Memory(flat.data_ptr(), size, _U8), root)
+            memory = _core.Memory(flat.data_ptr(), size, _U8)
+            self._together(lambda: self._worker.broadcast(memory, root))
             if flat.data_ptr() != tensor.data_ptr() or flat.device != tensor.device:
                 tensor.copy_(flat)
         return tensor
 
     def barrier(self) -> None:
         """Nobody leaves before everybody has come."""
-        self._worker.barrier()
+        self._together(self._worker.barrier)
 
     def report(
         self,
@@ -155,6 +191,8 @@ class Dist:
 
         With an accuracy it counts as an evaluation, the last of which is the run's.
         """
+        if self._progress.is_catching_up:
+            return
         told = (None if each is None else float(each) for each in (loss, test_loss, accuracy, epoch))
         self._worker.report(*told)
 
@@ -166,12 +204,71 @@ class Dist:
         Of a DataLoader the samples are shared out, and each worker takes batches of its size; of
         anything else every n-th batch is ours. All have the same number: where n does not divide, a
         few samples come twice, and of the last batches those are left out that are not enough for all.
+
+        In an elastic job batches are dealt out, and where a worker is lost what it had not done is
+        dealt out again. One that comes later finds the epochs that are over empty.
         """
+        kind = ElasticShare if self._is_elastic else Share
         if not isinstance(batches, DataLoader):
-            return Share(batches, self)
+            return kind(batches, self)
         if batches not in self._shares:
-            self._shares[batches] = Share(batches, self)
+            self._shares[batches] = kind(batches, self)
         return self._shares[batches]
+
+    # Others that come and go
+
+    def _begin_elastic(self) -> None:
+        _session.leave_on_sigterm()
+        self._worker.keep(self._save, self._restore)
+        self._go_on(is_in=True)
+
+    def _go_on(self, is_in: bool = False) -> None:
+        """With those who are there now, from where they stand."""
+        while True:
+            if not is_in and not self._worker.next_generation():
+                self._worker.end()
+                raise HasLeft
+            is_in = False
+            self.rank, self.size = self._worker.rank, self._worker.size
+            try:
+                self._progress.agree(self._worker)
+                break
+            except _core.Error:
+                if not self._worker.generation_failed():
+                    raise
+        self._flat.give_back_weights(all_of_them=True)
+        self._flat.clear_gradients()
+
+    def _together(self, act: Callable) -> Any:
+        """What all do. Who goes through epochs that are over does it alone; where somebody is lost
+        meanwhile, it comes to nothing, and the next step goes on without them."""
+        if self._progress.is_catching_up:
+            return None
+        try:
+            return act()
+        except _core.Error:
+            if not self._worker.generation_failed():
+                raise
+            return None
+
+    def _know(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+        if self._inherited is not None:
+            optimizer.load_state_dict(self._inherited)
+            self._inherited = None
+
+    def _save(self) -> bytes:
+        state = None if self._optimizer is None else self._optimizer.state_dict()
+        file = io.BytesIO()
+        torch.save({"optimizer": state, "progress": self._progress.numbers()}, file)
+        return file.getvalue()
+
+    def _restore(self, data: bytes) -> None:
+        told = torch.load(io.BytesIO(data))
+        self._progress.set(*told["progress"])
+        self._inherited = told["optimizer"]
+        if self._optimizer is not None and self._inherited is not None:
+            self._know(self._optimizer)
 
     # The end
 
@@ -218,7 +315,7 @@ class Dist:
     def _collect_rest(self) -> None:
         # What the loss did not depend on has not been announced. Who is alone leaves it as it is.
         for index, announced in enumerate(self._announced):
-            if not announced and (self.size > 1 or self._flat.trained[index].grad is not None):
+            if not announced and (self.size > 1 or self._is_elastic or self._flat.trained[index].grad is not None):
                 self._flat.collect(index)
 
     def _update(self, optimizer: torch.optim.Optimizer) -> None:
@@ -227,6 +324,7 @@ class Dist:
             torch.nn.utils.clip_grad_norm_(self._flat.trained, self._max_norm, self._norm_type)
         optimizer.step()
         self._flat.take_weights()
+        self._progress.did(self.size)
 
     def _warn_of_optimizer(self) -> None:
         if self._updates_weights and not self._warned and self.rank == 0:
@@ -257,40 +355,143 @@ class Share:
             self._epoch += 1
             yield from self._batches
             return
-        batches = iter(self._batches)
-        while len(turn := list(islice(batches, self._size))) == self._size:
-            yield turn[self._rank]
+        yield from _in_turns(iter(self._batches), self._rank, self._size)
+
+
+class _Progress:
+    """How far the workers of an elastic job are together: in which epoch, and how many of its batches
+    are done."""
+
+    def __init__(self) -> None:
+        self.epoch = self.done = 0
+        self.generation = 0  # counts how often it was agreed on
+        self.is_catching_up = False  # in epochs that were over before we came
+        self._taken = 0
+
+    def numbers(self) -> tuple[int, int]:
+        return self.epoch, self.done
+
+    def set(self, epoch: int, done: int) -> None:
+        self.epoch, self.done = epoch, done
+
+    def begin_epoch(self, epoch: int) -> bool:
+        """False if it is over."""
+        if epoch > self.epoch:
+            self.set(epoch, 0)
+        self.is_catching_up = epoch < self.epoch
+        return not self.is_catching_up
+
+    def take(self) -> None:
+        self._taken += 1
+
+    def did(self, workers: int) -> None:
+        """The optimizer has made a step of what all of them have taken."""
+        self.done += self._taken * workers
+        self._taken = 0
+
+    def agree(self, worker: _core.Worker) -> None:
+        """All go on from where rank 0 is: where gradients are averaged, everybody is there."""
+        numbers = torch.tensor(self.numbers())
+        worker.broadcast(_core.Memory(numbers.data_ptr(), 8 * len(numbers), _U8), 0)
+        self.set(*numbers.tolist())
+        self.generation += 1
+        self._taken = 0
+
+
+class ElasticShare:
+    """A worker's share of batches that are always the same, whoever takes which; to be gone through once
+    an epoch."""
+
+    def __init__(self, batches: Iterable, dist: Dist):
+        self._dist = weakref.ref(dist)
+        self._batches = batches
+        self._deals_samples = _leaves_order_to_torch(batches)
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        """Of those that are left, as many as each has if nobody comes or goes."""
+        dist = self._dist()
+        count = len(self._batches)  # type: ignore[arg-type]
+        return -(-max(0, count - dist._progress.done) // dist.size)
+
+    def __iter__(self) -> Iterator:
+        dist = self._dist()
+        progress, epoch = dist._progress, self._epoch
+        self._epoch += 1
+        is_over = False
+        while not is_over and progress.begin_epoch(epoch):
+            generation, is_over = progress.generation, True
+            for batch in self._left(dist, epoch):
+                yield batch
+                if progress.generation != generation:
+                    is_over = False
+                    break
+
+    def _left(self, dist: Dist, epoch: int) -> Iterable:
+        """Ours of those that are not done. All have as many."""
+        done, rank, size = dist._progress.done, dist.rank, dist.size
+        if not self._deals_samples:
+            return _in_turns(islice(iter(self._batches), done, None), rank, size)
+        loader = self._batches
+        order = torch.arange(len(loader.dataset))
+        if isinstance(loader.sampler, RandomSampler):
+            draw = torch.Generator().manual_seed(dist._settings.seed + epoch)
+            order = torch.randperm(len(loader.dataset), generator=draw)
+        dealt = [each.tolist() for each in order.split(loader.batch_size)]
+        if loader.drop_last and dealt and len(dealt[-1]) < loader.batch_size:
+            dealt.pop()
+        return _with_options(loader, batch_sampler=_ours(dealt[done:], rank, size))
+
+
+def _in_turns(batches: Iterator, rank: int, size: int) -> Iterator:
+    while len(turn := list(islice(batches, size))) == size:
+        yield turn[rank]
+
+
+def _ours(left: list, rank: int, size: int) -> list:
+    """The same, but that some come twice where there are not enough for all."""
+    missing = -len(left) % size
+    return (left + [left[i % len(left)] for i in range(missing)])[rank::size] if left else []
+
+
+def _leaves_order_to_torch(batches: Iterable) -> bool:
+    if not isinstance(batches, DataLoader) or isinstance(batches.dataset, IterableDataset):
+        return False
+    if type(batches.sampler) not in (RandomSampler, SequentialSampler):
+        return False
+    if batches.batch_size is None or type(batches.batch_sampler) is not BatchSampler:
+        return False
+    return not getattr(batches.sampler, "replacement", False)
 
 
 def _sampler_for(batches: Iterable, dist: Dist) -> DistributedSampler | None:
     """Deals out samples where the loader leaves it to torch in which order they come."""
-    if not isinstance(batches, DataLoader) or isinstance(batches.dataset, IterableDataset):
-        return None
-    if type(batches.sampler) not in (RandomSampler, SequentialSampler):
-        return None
-    if batches.batch_size is None or type(batches.batch_sampler) is not BatchSampler:
-        return None
-    if getattr(batches.sampler, "replacement", False):
+    if not _leaves_order_to_torch(batches) or dist.size == 1:
         return None
     shuffle = isinstance(batches.sampler, RandomSampler)
-    if dist.size == 1:
-        return None
     return DistributedSampler(
         batches.dataset, dist.size, dist.rank, shuffle, dist._settings.seed, batches.drop_last
     )
 
 
 def _with_sampler(loader: DataLoader, sampler: DistributedSampler) -> DataLoader:
+    return _with_options(
+        loader, sampler=sampler, batch_size=loader.batch_size, drop_last=loader.drop_last
+    )
+
+
+def _with_options(loader: DataLoader, **other: Any) -> DataLoader:
+    """The same but for how it is gone through."""
     options = {
         name: getattr(loader, name)
         for name in (
-            "batch_size num_workers collate_fn pin_memory drop_last timeout worker_init_fn "
-            "multiprocessing_context generator persistent_workers"
+            "num_workers collate_fn pin_memory timeout worker_init_fn multiprocessing_context "
+            "generator persistent_workers"
         ).split()
     }
     if loader.num_workers > 0:
         options["prefetch_factor"] = loader.prefetch_factor
-    return DataLoader(loader.dataset, sampler=sampler, **options)
+    return DataLoader(loader.dataset, **options, **other)
 
 
 class _FlatModel:

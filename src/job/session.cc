@@ -43,13 +43,19 @@ void Session::entered() {
   keeping_board_.emplace(keep_board());
 }
 
-bool Session::next_generation() {
-  const Ledger books = comm().ledger();
+void Session::end_generation() {
+  if (!generations_->has_comm()) return;
+  books_ = comm().ledger();
   keeping_board_.reset();
   timeline_.reset();
   works_.clear();
+  generations_->leave_comm();
+}
+
+bool Session::next_generation() {
+  end_generation();
   if (!loop_.run(generations_->next())) return false;
-  comm().go_on_from(books);
+  comm().go_on_from(*books_);
   entered();
   return true;
 }
@@ -57,7 +63,8 @@ bool Session::next_generation() {
 Session::~Session() = default;
 
 std::vector<int> Session::sockets() {
-  std::vector<int> descriptors = {host_.listening_fd()};
+  std::vector<int> descriptors = host_.listening();
+  if (generations_ && !generations_->has_comm()) return descriptors;
   for (int peer = 0; peer < comm().size(); ++peer) {
     if (peer == comm().rank()) continue;
     descriptors.push_back(comm().link(peer).descriptor());

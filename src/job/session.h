@@ -71,7 +71,9 @@ class Session {
 
   // Where workers come and go; nothing elsewhere.
   Generations* generations() { return generations_ ? &*generations_ : nullptr; }
-  // Leaves the Comm, of which nothing may be in use any more, and is back with that of a later
+  // Leaves the Comm, of which nothing may be in use any more.
+  void end_generation();
+  // The same, if that has not been done, and is back with that of a later
   // generation, another rank perhaps, and its books. False if the others go on without us, as we have
   // asked for.
   bool next_generation();
@@ -104,6 +106,7 @@ class Session {
   TcpHost host_{loop_};
   std::optional<Membership> member_;
   std::optional<Generations> generations_;
+  std::optional<Ledger> books_;  // of all generations, between two of them
   std::optional<TimelineFile> timeline_;
   Bell asked_to_stop_;
   std::list<Work> works_;            // that are under way, and those that have just ended

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "exchange/allreduce.h"
 #include "exchange/collectives.h"
+#include "job/launched.h"
 #include "job/past.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
@@ -49,19 +50,8 @@ Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layou
       framework_(std::move(framework)),
       estate_(workload_.left, averages_gradients(settings_)) {
   begin_generation();
-  report_joined();
+  report_joined(*session_);
   started_ = this->loop().now();
-}
-
-// With where it can be asked to let others in.
-void Worker::report_joined() {
-  nlohmann::json event = {{"event", "joined"}};
-  if (is_elastic()) {
-    const Roster& roster = session_->generations()->roster();
-    const Address& door = roster.members[static_cast<std::size_t>(comm().rank())].door;
-    event["door"] = fmt::format("{}:{}", to_string(door), door.port);
-  }
-  report_event(job(), event);
 }
 
 // All that a strategy needs, over the Comm that there is now.
@@ -167,10 +157,7 @@ bool Worker::next_generation() {
     std::ranges::fill(layout_.replica.gradients, 0.0f);
     try {
       begin_generation();
-      report_event(job(), {{"event", "generation"},
-                           {"generation", estate_.generation()},
-                           {"rank", comm().rank()},
-                           {"workers", settings_.workers}});
+      report_generation(*session_);
       return true;
     } catch (const Error& error) {
       if (!can_go_on_after(error)) throw;
@@ -320,7 +307,9 @@ auto Worker::telling(const Action& action) {
   try {
     return action();
   } catch (const std::exception& error) {
-    if (own_loop_ && job().events_fd >= 0) {
+    const auto* const ours = dynamic_cast<const Error*>(&error);
+    const bool ends_it = ours == nullptr || !can_go_on_after(*ours);
+    if (own_loop_ && ends_it && job().events_fd >= 0) {
       report_worked();
       report_error(job(), error);
     }

@@ -171,7 +171,6 @@ class Worker {
   // itself, and who because of another.
   template <class Action>
   auto telling(const Action& action);
-  void report_joined();
   void begin_generation();
   void end_generation();
   void start();

@@ -126,7 +126,12 @@ Message Council::answer_member(const Message& question) {
 
 void Council::leave() {
   leaves_ = true;
-  want_next();
+  if (rules_.at_once) want_next();
+}
+
+bool Council::wants_change() {
+  forget_old_guests();
+  return leaves_ || roster_.generation > generation_ || (!guests_.empty() && has_room());
 }
 
 void Council::want_next() {
@@ -159,7 +164,7 @@ bool Council::has_room() const { return roster_.workers() < rules_.most_workers;
 
 bool Council::must_propose() {
   forget_old_guests();
-  return is_member() && (wanted_ == next_generation() || (!guests_.empty() && has_room()));
+  return is_member() && (wanted_ == next_generation() || (rules_.at_once && !guests_.empty() && has_room()));
 }
 
 // Proposes whenever it is for us to do that.
