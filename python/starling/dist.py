@@ -16,6 +16,7 @@ in, and share() deals out anew what is left of the epoch.
 from __future__ import annotations
 
 import io
+import re
 import warnings
 import weakref
 from itertools import islice
@@ -73,7 +74,7 @@ class Dist:
         self.rank: int = self._worker.rank
         self.size: int = self._worker.size
         self._is_elastic: bool = self._worker.is_elastic
-        self._progress = _Progress()
+        self._progress = _Progress(self._settings)
         self._optimizer: torch.optim.Optimizer | None = None
         self._inherited: dict | None = None  # another's optimizer, until ours is known
         if self._is_elastic:
@@ -93,12 +94,14 @@ class Dist:
         """Exchanges as the system has it, lets the optimizer update, clears the gradients.
 
         With backward_passes=k only every k-th call does that, and returns True; the others let the
-        gradients add up. Before each call there is one backward().
+        gradients add up. Before each call there is one backward(). In an elastic job it returns False,
+        too, where a worker was lost and the step is not done; share() deals the batch out again.
         """
         self._warn_of_optimizer()
         if self._is_elastic:
             self._know(optimizer)
         self._collect_rest()
+        did_before = self._progress.did_in_all
         self._progress.take()
         try:
             taken: bool = self._worker.step(lambda: self._update(optimizer))
@@ -106,13 +109,14 @@ class Dist:
             if not self._worker.generation_failed():
                 raise
             self._go_on()
-            return False
+            return self._progress.did_in_all > did_before
         finally:
             self._announced = [False] * len(self._announced)
             self._max_norm = None
         if taken:
             self._flat.give_back_weights()
             self._flat.clear_gradients()
+        self._progress.met()
         if self._is_elastic:
             if _session.asked_to_leave():
                 self._worker.leave()
@@ -260,12 +264,12 @@ class Dist:
     def _save(self) -> bytes:
         state = None if self._optimizer is None else self._optimizer.state_dict()
         file = io.BytesIO()
-        torch.save({"optimizer": state, "progress": self._progress.numbers()}, file)
+        torch.save({"optimizer": state, "progress": self._progress.saved()}, file)
         return file.getvalue()
 
     def _restore(self, data: bytes) -> None:
         told = torch.load(io.BytesIO(data))
-        self._progress.set(*told["progress"])
+        self._progress.restore(told["progress"])
         self._inherited = told["optimizer"]
         if self._optimizer is not None and self._inherited is not None:
             self._know(self._optimizer)
@@ -324,7 +328,7 @@ class Dist:
             torch.nn.utils.clip_grad_norm_(self._flat.trained, self._max_norm, self._norm_type)
         optimizer.step()
         self._flat.take_weights()
-        self._progress.did(self.size)
+        self._progress.did()
 
     def _warn_of_optimizer(self) -> None:
         if self._updates_weights and not self._warned and self.rank == 0:
@@ -359,43 +363,99 @@ class Share:
 
 
 class _Progress:
-    """How far the workers of an elastic job are together: in which epoch, and how many of its batches
-    are done."""
+    """How far the workers of an elastic job are: in which epoch, and which of its batches are left.
 
-    def __init__(self) -> None:
-        self.epoch = self.done = 0
-        self.generation = 0  # counts how often it was agreed on
+    A generation of n workers deals out what is left in turns: worker i takes the i-th, the (n + i)-th
+    and so on. When it is over, what each has done is struck out. What a lost worker has done is known
+    where gradients are averaged, and where all mix in step as far as others have mixed with it; the
+    rest is done again.
+    """
+
+    def __init__(self, settings: _core.Settings):
+        text = str(settings)
+        self._alike = settings.strategy in ("allreduce", "ring-leader")
+        self._in_step = "schedule = 'sync'" in text
+        self._period = int(re.search(r"^period = (\d+)", text, re.M).group(1))
+        self.epoch = 0
+        self.left: list[int] | None = None  # when this generation began; None: no epoch has
+        self.generation = 0  # counts how often they have agreed on it
         self.is_catching_up = False  # in epochs that were over before we came
+        self.did_in_all = 0
+        self._place, self._places = 0, 1
+        self._turns = 0  # that we have done of it
+        self._met = 0  # of these, after which all is well
         self._taken = 0
 
-    def numbers(self) -> tuple[int, int]:
-        return self.epoch, self.done
-
-    def set(self, epoch: int, done: int) -> None:
-        self.epoch, self.done = epoch, done
-
-    def begin_epoch(self, epoch: int) -> bool:
+    def begin_epoch(self, epoch: int, batches: int) -> bool:
         """False if it is over."""
-        if epoch > self.epoch:
-            self.set(epoch, 0)
+        if epoch > self.epoch or self.left is None:
+            self.epoch, self.left = max(epoch, self.epoch), list(range(batches))
+            self._turns = self._met = 0
         self.is_catching_up = epoch < self.epoch
         return not self.is_catching_up
 
     def take(self) -> None:
         self._taken += 1
 
-    def did(self, workers: int) -> None:
-        """The optimizer has made a step of what all of them have taken."""
-        self.done += self._taken * workers
+    def did(self) -> None:
+        """The optimizer has made a step of what was taken."""
+        self._turns += self._taken
+        self.did_in_all += self._taken
         self._taken = 0
 
+    def met(self) -> None:
+        """What there was to exchange in that step was."""
+        self._met = self._turns // self._period * self._period
+
+    def saved(self) -> list:
+        return [self.epoch, self.left, self._turns, self._met]
+
+    def restore(self, saved: list) -> None:
+        """Another's: ours has not ended the step that it has, or has just come."""
+        if self.epoch == saved[0]:
+            self.did_in_all += max(0, saved[2] - self._turns)
+        self.epoch, self.left, self._turns, self._met = saved
+
     def agree(self, worker: _core.Worker) -> None:
-        """All go on from where rank 0 is: where gradients are averaged, everybody is there."""
-        numbers = torch.tensor(self.numbers())
-        worker.broadcast(_core.Memory(numbers.data_ptr(), 8 * len(numbers), _U8), 0)
-        self.set(*numbers.tolist())
-        self.generation += 1
-        self._taken = 0
+        """Of what is left, as rank 0 finds it, which was there before."""
+        rank, size = worker.rank, worker.size
+
+        def told(numbers: Sequence[int], root: int) -> list[int]:
+            tensor = torch.tensor(list(numbers), dtype=torch.int64)
+            worker.broadcast(_core.Memory(tensor.data_ptr(), 8 * len(tensor), _U8), root)
+            return tensor.tolist()
+
+        own = [self.generation, self._place, self.epoch, self._turns, self._met]
+        everybody = [told(own, root) for root in range(size)]
+        left = self._left_after(everybody) if rank == 0 else None
+        generation, epoch, count = told(
+            [self.generation + 1, self.epoch, -1 if left is None else len(left)], 0
+        )
+        if count > 0:
+            left = told(left if rank == 0 else [0] * count, 0)
+        self.generation, self.epoch = generation, epoch
+        self.left = None if count < 0 else left if count else []
+        self._place, self._places = rank, size
+        self._turns = self._met = self._taken = 0
+
+    def _left_after(self, everybody: list[list[int]]) -> list[int] | None:
+        if self.left is None:
+            return None
+        all_turns = -(-len(self.left) // self._places)
+        done: list[int | None] = [None] * self._places
+        known = []
+        for generation, place, epoch, turns, met in everybody:
+            if generation != self.generation or epoch < self.epoch or place >= self._places:
+                continue
+            done[place] = turns if epoch == self.epoch else all_turns
+            known.append(met if epoch == self.epoch else all_turns)
+        of_lost = self._turns if self._alike else min(known) if self._in_step else 0
+        done_by = [of_lost if turns is None else turns for turns in done]
+        return [
+            batch
+            for index, batch in enumerate(self.left)
+            if index // self._places >= done_by[index % self._places]
+        ]
 
 
 class ElasticShare:
@@ -411,47 +471,50 @@ class ElasticShare:
     def __len__(self) -> int:
         """Of those that are left, as many as each has if nobody comes or goes."""
         dist = self._dist()
-        count = len(self._batches)  # type: ignore[arg-type]
-        return -(-max(0, count - dist._progress.done) // dist.size)
+        left = dist._progress.left
+        count = self._count() if left is None or dist._progress.epoch < self._epoch else len(left)
+        return -(-count // dist.size) if self._deals_samples else count // dist.size
 
     def __iter__(self) -> Iterator:
         dist = self._dist()
         progress, epoch = dist._progress, self._epoch
         self._epoch += 1
         is_over = False
-        while not is_over and progress.begin_epoch(epoch):
+        while not is_over and progress.begin_epoch(epoch, self._count()):
             generation, is_over = progress.generation, True
-            for batch in self._left(dist, epoch):
+            for batch in self._ours(dist, epoch):
                 yield batch
                 if progress.generation != generation:
                     is_over = False
                     break
 
-    def _left(self, dist: Dist, epoch: int) -> Iterable:
-        """Ours of those that are not done. All have as many."""
-        done, rank, size = dist._progress.done, dist.rank, dist.size
+    def _count(self) -> int:
+        if self._deals_samples or hasattr(self._batches, "__len__"):
+            return len(self._batches)  # type: ignore[arg-type]
+        raise _core.Error(
+            "an elastic job must know how many batches there are; give share() a DataLoader or a list"
+        )
+
+    def _ours(self, dist: Dist, epoch: int) -> Iterable:
+        """Of those that are left. All have as many."""
+        left, rank, size = dist._progress.left, dist.rank, dist.size
         if not self._deals_samples:
-            return _in_turns(islice(iter(self._batches), done, None), rank, size)
+            ours = set(left[: len(left) // size * size][rank::size])
+            return (batch for number, batch in enumerate(self._batches) if number in ours)
         loader = self._batches
         order = torch.arange(len(loader.dataset))
         if isinstance(loader.sampler, RandomSampler):
             draw = torch.Generator().manual_seed(dist._settings.seed + epoch)
             order = torch.randperm(len(loader.dataset), generator=draw)
-        dealt = [each.tolist() for each in order.split(loader.batch_size)]
-        if loader.drop_last and dealt and len(dealt[-1]) < loader.batch_size:
-            dealt.pop()
-        return _with_options(loader, batch_sampler=_ours(dealt[done:], rank, size))
+        batches = order.split(loader.batch_size)
+        more = [left[i % len(left)] for i in range(-len(left) % size)] if left else []
+        ours = [batches[number].tolist() for number in (left + more)[rank::size]]
+        return _with_options(loader, batch_sampler=ours)
 
 
 def _in_turns(batches: Iterator, rank: int, size: int) -> Iterator:
     while len(turn := list(islice(batches, size))) == size:
         yield turn[rank]
-
-
-def _ours(left: list, rank: int, size: int) -> list:
-    """The same, but that some come twice where there are not enough for all."""
-    missing = -len(left) % size
-    return (left + [left[i % len(left)] for i in range(missing)])[rank::size] if left else []
 
 
 def _leaves_order_to_torch(batches: Iterable) -> bool:
