@@ -353,7 +353,12 @@ class Launcher {
     run_host_script(io_, plan_.hosts->script, [this](const ScriptEnd& end) {
       std::string error = end.error;
       try {
-        if (error.empty()) hosts_->set(parse_host_slots(end.printed, plan_.hosts->usual_slots));
+        if (error.empty()) {
+          const auto found = parse_host_slots(end.printed, plan_.hosts->usual_slots);
+          // With the last worker the training would be gone.
+          if (found.empty()) throw Error("it names no host");
+          hosts_->set(found);
+        }
       } catch (const Error& wrong) {
         error = wrong.what();
       }
@@ -707,7 +712,8 @@ class Launcher {
     });
     if (none_is_missed && some_ended_well) {
       for (const auto& worker : workers_) {
-        if (*worker->status != 0) result_.losses.push_back(describe(*worker));
+        const bool was_lost = *worker->status != 0 && !worker->told_to_end;
+        if (was_lost) result_.losses.push_back(describe(*worker));
       }
       return result_;
     }

@@ -10,8 +10,8 @@ import warnings
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from . import functions
+from .elastic import elastic_words
 from .hosts import check_local
-from .launch import elastic_words
 from .program import starling_program
 
 
