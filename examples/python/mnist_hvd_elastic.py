@@ -28,7 +28,9 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.0125, help="for each worker")
     args = parser.parse_args()
 
-    hvd.init()
+    data = TensorDataset(*mnist.load(train=True))
+    test = mnist.load(train=False)
+    hvd.init()  # from here on the others wait for one who comes later
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = mnist.Network()
@@ -36,10 +38,8 @@ def main() -> None:
         torch.optim.SGD(model.parameters(), args.lr * hvd.size(), momentum=0.5),
         named_parameters=model.named_parameters(),
     )
-    data = TensorDataset(*mnist.load(train=True))
     sampler = hvd.elastic.ElasticSampler(data)
     loader = DataLoader(data, args.batch, sampler=sampler)
-    test = mnist.load(train=False)
 
     @hvd.elastic.run
     def train(state: hvd.elastic.TorchState) -> None:
