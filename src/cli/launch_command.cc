@@ -1,8 +1,10 @@
 // starling launch: starts a program of the user's own as a flock of workers.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "cli/command.h"
@@ -21,16 +23,55 @@ struct LaunchCommand {
   LaunchFlags where;
   RunFlags run;
   int workers = 2;
+  std::string host_script;
+  int slots_per_host = 0;
+  std::vector<int> cooldown;
+  std::optional<int> reset_limit;
   std::vector<std::string> program;
   bool print_json = false;
 };
+
+// A job begins once there are places for as many workers as it should have, and with as many as there
+// are places for then.
+LaunchPlan::Hosts find_hosts(const LaunchCommand& command, const TrainingPlan& plan) {
+  if (!plan.settings.elastic.on) {
+    throw Error("a host discovery script is for workers that come and go", "give --elastic too");
+  }
+  if (plan.launch.machines > 1 || !plan.launch.lab.empty()) {
+    throw Error("a host discovery script says where workers run",
+                "leave out --machines and --lab, or --host-discovery-script");
+  }
+  LaunchPlan::Hosts hosts;
+  hosts.script = command.host_script;
+  hosts.usual_slots = command.slots_per_host;
+  hosts.most_workers = std::max(plan.settings.elastic.max_workers, command.workers);
+  if (!command.cooldown.empty()) {
+    hosts.cooldown = {std::chrono::seconds(command.cooldown[0]),
+                      std::chrono::seconds(command.cooldown[1])};
+    if (hosts.cooldown->least > hosts.cooldown->most) {
+      throw Error(fmt::format("--blacklist-cooldown {} {} cannot be", command.cooldown[0],
+                              command.cooldown[1]),
+                  "the shortest time comes first");
+    }
+  }
+  hosts.found = await_host_slots(hosts.script, hosts.usual_slots, command.workers,
+                                 plan.launch.timeout * 10);
+  return hosts;
+}
 
 void launch_once(const LaunchCommand& command) {
   TrainingPlan plan;
   plan.launch = command.where.plan();
   plan.launch.command = command.program;
   plan.settings = command.settings.unchecked();
-  plan.settings.workers = command.workers * plan.launch.machines;
+  plan.launch.workers = command.workers;
+  plan.launch.reset_limit = command.reset_limit;
+  if (!command.host_script.empty()) {
+    plan.launch.hosts = find_hosts(command, plan);
+    plan.launch.workers =
+        std::min(count_slots(plan.launch.hosts->found), plan.launch.hosts->most_workers);
+  }
+  plan.settings.workers = plan.launch.workers * plan.launch.machines;
   LaunchFlags::take_ranks(plan.launch, 0, plan.settings);
   check_settings(plan.settings);
   plan.label = command.settings.name();
@@ -70,10 +111,35 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program) {
       "  starling launch -n 4 --strategy pairwise --period 4 -- ./my_program its arguments\n"
       "  starling launch -n 4 --system horovod --run runs/mine --live -- ./my_program\n"
       "  starling launch -n 4 --timeline --json -- ./my_program\n"
-      "  mpirun -np 4 starling launch --transport mpi --system horovod -- ./my_program");
+      "  mpirun -np 4 starling launch --transport mpi --system horovod -- ./my_program\n"
+      "  starling launch -n 2 --elastic --max-workers 8 --restarts 5 \\\n"
+      "                  --host-discovery-script ./hosts.sh -- python3 train.py");
   launch->add_option("-n,--workers", command->workers, "how many workers on this machine")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  const char* group = "Workers that come and go";
+  launch
+      ->add_option("--host-discovery-script", command->host_script,
+                   "with --elastic: a program that prints which hosts there are now, name:slots a "
+                   "line; it is run every second, and workers are started and stopped by it")
+      ->group(group);
+  launch
+      ->add_option("--slots-per-host", command->slots_per_host,
+                   "how many workers a host has of which the script does not say that")
+      ->check(CLI::Range(1, 1024))
+      ->group(group);
+  launch
+      ->add_option("--blacklist-cooldown", command->cooldown,
+                   "for how many seconds a host on which a worker failed has none: at first and, "
+                   "twice as long each time, at most; without it, for good")
+      ->expected(2)
+      ->check(CLI::Range(1, 1'000'000))
+      ->group(group);
+  launch
+      ->add_option("--reset-limit", command->reset_limit,
+                   "with --elastic: fail when workers have come or gone more often than that")
+      ->check(CLI::Range(0, 1'000'000))
+      ->group(group);
   command->settings.add_to(*launch, SettingsFlags::Which::own_loop);
   command->where.add_to(*launch);
   command->run.add_to(*launch, RunFlags::Folder::if_asked);

@@ -90,6 +90,11 @@ Task<> Generations::meet_first(std::unique_ptr<Listener> listener) {
   co_await broadcast(comm(), kMembersChannel, all, 0);
 }
 
+Mesh& Generations::comm() {
+  if (!member_) throw Error("this worker is between two generations", "join the next one first");
+  return member_->comm();
+}
+
 void Generations::prepare_for_the_next() {
   spare_ = host_.listen(place_, 0);
   council_->listen_at(spare_->port());

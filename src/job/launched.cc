@@ -91,7 +91,7 @@ Settings program_settings(const Job& job, const std::string& system, const std::
     throw Error(fmt::format("this program sets {} = {}, and its launcher {}", name, value, told),
                 "say it in one place");
   }
-  if (job.size == 1) return alone(settings);
+  if (job.size == 1 && !settings.elastic.on) return alone(settings);
   check_settings(settings);
   if (server_processes(settings) != server_processes(launched)) {
     throw Error(fmt::format("{} needs {} servers, which only the launcher can start",
@@ -132,6 +132,24 @@ void check_alike(Session& session, const Settings& settings, const std::string& 
   throw Error(fmt::format("rank {} has {}, and this worker {}", workers.in_comm(0), found.theirs,
                           found.ours),
               "all workers need the same");
+}
+
+void report_joined(Session& session) {
+  nlohmann::json event = {{"event", "joined"}};
+  if (const Generations* generations = session.generations()) {
+    const Address& door =
+        generations->roster().members[static_cast<std::size_t>(generations->rank())].door;
+    event["door"] = fmt::format("{}:{}", to_string(door), door.port);
+  }
+  report_event(session.job(), event);
+}
+
+void report_generation(Session& session) {
+  const Generations& generations = *session.generations();
+  report_event(session.job(), {{"event", "generation"},
+                               {"generation", generations.roster().generation},
+                               {"rank", generations.rank()},
+                               {"workers", generations.roster().workers()}});
 }
 
 std::shared_ptr<Session> join_alike(Job job, const Settings& settings) {

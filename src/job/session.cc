@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/log.h"
 #include "job/mpi_join.h"
-#include "job/worker_events.h"
 #include "runtime/race.h"
 
 namespace starling {
@@ -48,13 +46,19 @@ void Session::entered() {
   keeping_board_.emplace(keep_board());
 }
 
-bool Session::next_generation() {
-  const Ledger books = comm().ledger();
+void Session::end_generation() {
+  if (!generations_->has_comm()) return;
+  books_ = comm().ledger();
   keeping_board_.reset();
   timeline_.reset();
   works_.clear();
+  generations_->leave_comm();
+}
+
+bool Session::next_generation() {
+  end_generation();
   if (!loop_.run(generations_->next())) return false;
-  comm().go_on_from(books);
+  comm().go_on_from(*books_);
   entered();
   return true;
 }
@@ -66,21 +70,12 @@ bool Session::can_go_on_after(const Error& error) {
           dynamic_cast<const DeadlineExceeded*>(&error) != nullptr);
 }
 
-void Session::report_joined() {
-  nlohmann::json event = {{"event", "joined"}};
-  if (generations_) {
-    const Roster& roster = generations_->roster();
-    const Address& door = roster.members[static_cast<std::size_t>(comm().rank())].door;
-    event["door"] = fmt::format("{}:{}", to_string(door), door.port);
-  }
-  report_event(job_, event);
-}
-
 Session::~Session() = default;
 
 std::vector<int> Session::sockets() {
-  std::vector<int> descriptors = comm().descriptors();
-  descriptors.push_back(host_.listening_fd());
+  std::vector<int> descriptors = host_.listening();
+  if (generations_ && !generations_->has_comm()) return descriptors;
+  for (int descriptor : comm().descriptors()) descriptors.push_back(descriptor);
   return descriptors;
 }
 

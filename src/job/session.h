@@ -70,9 +70,6 @@ class Session {
     Session& session_;
   };
 
-  // Tells the launcher that it has joined, and in an elastic job where it can be asked to let others in.
-  void report_joined();
-
   // Since before joining.
   const KernelCount& kernel() const { return kernel_; }
 
@@ -81,7 +78,9 @@ class Session {
   // Whether an error is one that a later generation may do without: somebody is gone, or does not
   // answer.
   bool can_go_on_after(const Error& error);
-  // Leaves the Comm, of which nothing may be in use any more, and is back with that of a later
+  // Leaves the Comm, of which nothing may be in use any more.
+  void end_generation();
+  // The same, if that has not been done, and is back with that of a later
   // generation, another rank perhaps, and its books. False if the others go on without us, as we have
   // asked for.
   bool next_generation();
@@ -115,6 +114,7 @@ class Session {
   std::optional<Membership> member_;  // one of the three
   std::unique_ptr<ProcessComm> mpi_;
   std::optional<Generations> generations_;
+  std::optional<Ledger> books_;  // of all generations, between two of them
   std::optional<TimelineFile> timeline_;
   Bell asked_to_stop_;
   std::list<Work> works_;            // that are under way, and those that have just ended

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "exchange/allreduce.h"
 #include "exchange/collectives.h"
+#include "job/launched.h"
 #include "job/past.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
@@ -50,7 +51,7 @@ Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layou
       framework_(std::move(framework)),
       estate_(workload_.left, averages_gradients(settings_)) {
   begin_generation();
-  session_->report_joined();
+  report_joined(*session_);
   started_ = this->loop().now();
 }
 
@@ -154,10 +155,7 @@ bool Worker::next_generation() {
     std::ranges::fill(layout_.replica.gradients, 0.0f);
     try {
       begin_generation();
-      report_event(job(), {{"event", "generation"},
-                           {"generation", estate_.generation()},
-                           {"rank", comm().rank()},
-                           {"workers", settings_.workers}});
+      report_generation(*session_);
       return true;
     } catch (const Error& error) {
       if (!session_->can_go_on_after(error)) throw;
@@ -307,7 +305,9 @@ auto Worker::telling(const Action& action) {
   try {
     return action();
   } catch (const std::exception& error) {
-    if (own_loop_ && job().events_fd >= 0) {
+    const auto* const ours = dynamic_cast<const Error*>(&error);
+    const bool ends_it = ours == nullptr || !can_go_on_after(*ours);
+    if (own_loop_ && ends_it && job().events_fd >= 0) {
       report_worked();
       report_error(job(), error);
     }

@@ -9,7 +9,8 @@
 //   Workers that can do without one another (survives_losses), or without a server, go on: then the
 //   job has failed only if no worker ends well.
 // - Where workers come and go, one that has crashed is started again, and asks those that are left to be
-//   let in; the job has failed only if none ends well.
+//   let in; the job has failed only if none ends well. A host discovery script may say who should run
+//   (launch/host_book.h): then workers are started, or asked to leave by SIGTERM, as it changes.
 // - On Ctrl-C or SIGTERM the lowest rank gets SIGTERM, and the others when it has ended: so it can end
 //   its step, and save its model (an elastic one gets SIGINT, as SIGTERM asks it to leave). A second one ends all at once.
 // - If the launcher itself dies, however suddenly, the kernel kills its workers (PR_SET_PDEATHSIG),
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "job/mpi_place.h"
+#include "launch/host_book.h"
 
 namespace starling {
 
@@ -44,6 +46,17 @@ struct LaunchPlan {
   bool elastic = false;
   int restarts = 0;
   std::string guest_of;
+  // Where a host discovery script says who should run: itself, what it says where a line has no number,
+  // what it has said so far, by which `workers` was found, and how many there may be at most.
+  struct Hosts {
+    std::string script;
+    int usual_slots = 0;
+    std::vector<HostSlots> found;
+    int most_workers = 0;
+    std::optional<Cooldown> cooldown;
+  };
+  std::optional<Hosts> hosts;
+  std::optional<int> reset_limit;  // after so many generations beyond the first the job has failed
   std::vector<std::string> places;  // beside its number, what each rank is in words; may be empty
   // Over MPI: mpirun starts a launcher for each rank, workers and servers alike, and this one is of that.
   std::optional<MpiPlace> mpi;

@@ -47,7 +47,7 @@ class ServerProcess {
         session_(job, elastic_session(job, settings, Member::Role::server)),
         past_(load_past(job, settings)) {
     if (!job.checkpoints.empty()) writer_.emplace(job, job.checkpoints);
-    if (session_.generations() != nullptr) session_.report_joined();
+    if (session_.generations() != nullptr) report_joined(session_);
   }
 
   void run() {

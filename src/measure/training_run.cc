@@ -138,6 +138,7 @@ class Watch {
     const json event = json::parse(line, nullptr, false);
     const auto kind = event.is_object() ? event.find("event") : event.end();
     if (kind == event.end() || !kind->is_string()) return;  // the program may be anybody's
+    if (came_later(rank)) return;
     if (*kind == "settings" && rank == 0) adopt_settings(event);
     if (*kind == "checkpoint" && shelf_) {
       if (const std::string note = shelf_->take(event); !note.empty()) bar_.say(note);
@@ -147,6 +148,10 @@ class Watch {
     kill_if_due(event);
     if (folder_) record(rank, event);
     if (whose_ == Of::trainer) bar_.take(event);  // nobody knows how far another's program is
+  }
+  // Beyond those that it began with: pages and tables have no place for them.
+  bool came_later(int rank) const {
+    return rank >= plan_.settings.workers + plan_.launch.servers;
   }
   // A program may say more of how it trains than we were told.
   void adopt_settings(const json& event) {
@@ -180,7 +185,7 @@ class Watch {
     }
   }
   void take_end(int rank, const std::string& reason) {
-    live_->take_end(rank, reason);
+    if (!came_later(rank)) live_->take_end(rank, reason);
     if (shelf_ && !reason.empty()) shelf_->leave(rank);
     const LaunchPlan& launch = plan_.launch;
     const bool goes_on = launch.survives_losses || launch.survives_lost_servers || launch.elastic;

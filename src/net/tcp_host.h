@@ -2,6 +2,9 @@
 #pragma once
 
 #include <asio/ip/tcp.hpp>
+#include <memory>
+#include <set>
+#include <vector>
 
 #include "net/tcp_link.h"
 #include "net/tcp_loop.h"
@@ -21,12 +24,12 @@ class TcpHost : public Host {
   Task<Answer> call(Address to) override;
   void draw(Bytes bytes) override;
 
-  // Of the last socket that listens; -1 if there was none.
-  int listening_fd() const { return listening_fd_; }
+  // The sockets that listen.
+  std::vector<int> listening() const { return {listening_->begin(), listening_->end()}; }
 
  private:
   TcpLoop& loop_;
-  int listening_fd_ = -1;
+  std::shared_ptr<std::set<int>> listening_ = std::make_shared<std::set<int>>();
 };
 
 // A socket listening on a free loopback port: what the launcher hands to rank 0.

@@ -126,7 +126,12 @@ Message Council::answer_member(const Message& question) {
 
 void Council::leave() {
   leaves_ = true;
-  want_next();
+  if (rules_.at_once) want_next();
+}
+
+bool Council::wants_change() {
+  forget_old_guests();
+  return leaves_ || roster_.generation > generation_ || (!guests_.empty() && has_room());
 }
 
 void Council::want_next() {
@@ -163,7 +168,7 @@ bool Council::must_propose() {
   forget_old_guests();
   if (!is_member()) return false;
   if (wanted_ == next_generation()) return true;
-  const bool is_at_work = has_met_ && roster_.generation == generation_;
+  const bool is_at_work = rules_.at_once && has_met_ && roster_.generation == generation_;
   return is_at_work && std::ranges::any_of(guests_, [this](const auto& guest) {
            return has_room(guest.second.member);
          });

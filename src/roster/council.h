@@ -54,6 +54,9 @@ class Council {
     int most_workers = 4096;  // more guests wait at the door
     int least_servers = 0;    // as with workers
     bool in_step = true;      // members must end a generation after the same step
+    // Who comes or wants to go is let in or out at once; if not, when the members, who see by
+    // wants_change() that somebody does, ask for the next generation together.
+    bool at_once = true;
     Time patience{};          // with a member that is there and does not answer
     std::array<std::byte, 32> terms{};  // a digest of what all must have alike
     Time wait{};                        // for a generation that has us, before we give up
@@ -80,6 +83,8 @@ class Council {
   // Asks the others to go on without us. It takes effect with the next generation.
   void leave();
   bool leaves() const { return leaves_; }
+  // Whether somebody has come whom we may let in, or we want to go, or have been left behind.
+  bool wants_change();
 
   // Our generation can do nothing more, or another one is due: until there is a later one that has us,
   // which is ours from then on. One that was left out asks to be let in again; false if it wanted to
