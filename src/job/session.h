@@ -101,7 +101,7 @@ class Session {
   Board board_;
   KernelCount kernel_;
   TcpLoop loop_;
-  TcpHost host_{loop_};
+  TcpHost host_{loop_, job_.network};
   std::optional<Membership> member_;
   std::optional<Generations> generations_;
   std::optional<TimelineFile> timeline_;
