@@ -16,11 +16,13 @@ namespace starling {
 
 namespace {
 
+constexpr int kUsualWorkers = 2;
+
 struct LaunchCommand {
   SettingsFlags settings;
   LaunchFlags where;
   RunFlags run;
-  int workers = 2;
+  int workers = 0;  // not given
   std::vector<std::string> program;
   bool print_json = false;
 };
@@ -30,7 +32,10 @@ void launch_once(const LaunchCommand& command) {
   plan.launch = command.where.plan();
   plan.launch.command = command.program;
   plan.settings = command.settings.unchecked();
-  plan.settings.workers = command.workers * plan.launch.machines;
+  const bool engine_says = plan.launch.place || !plan.launch.hosts.empty();
+  plan.settings.workers =
+      engine_says ? LaunchFlags::workers_for(plan.launch, command.workers, 0)
+                  : (command.workers > 0 ? command.workers : kUsualWorkers) * plan.launch.machines;
   check_settings(plan.settings);
   plan.label = command.settings.name();
   command.run.complete(plan);
@@ -67,10 +72,14 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program) {
       "Example:\n"
       "  starling launch -n 4 --strategy pairwise --period 4 -- ./my_program its arguments\n"
       "  starling launch -n 4 --system horovod --run runs/mine --live -- ./my_program\n"
-      "  starling launch -n 4 --timeline --json -- ./my_program");
-  launch->add_option("-n,--workers", command->workers, "how many workers on this machine")
+      "  starling launch -n 4 --timeline --json -- ./my_program\n"
+      "  starling launch --hosts a:4,b:4 -- ./my_program             by ssh\n"
+      "  srun -n 4 starling launch -- ./my_program                   under Slurm");
+  launch
+      ->add_option("-n,--workers", command->workers,
+                   "how many workers on this machine, or in all with --hosts")
       ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      ->default_str(std::to_string(kUsualWorkers));
   command->settings.add_to(*launch, SettingsFlags::Which::own_loop);
   command->where.add_to(*launch);
   command->run.add_to(*launch, RunFlags::Folder::if_asked);
