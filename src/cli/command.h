@@ -21,6 +21,7 @@ void add_bench_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_status_command(CLI::App& app);
 void add_lab_command(CLI::App& app);
+void add_agent_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_torture_command(CLI::App& app);
 

@@ -59,6 +59,7 @@ Contact contact_of(const JoinCommand& command, const LaunchPlan& plan) {
     contact.job.encryption.certificates = read_certificates(plan.certificates);
   }
   contact.job.timeout = plan.timeout;
+  contact.job.network = plan.network;
   return contact;
 }
 
@@ -72,6 +73,10 @@ std::string doors_of(const Roster& roster) {
 
 void join_job(const JoinCommand& command) {
   LaunchPlan plan = command.where.plan();
+  if (!plan.hosts.empty()) {
+    throw Error("--hosts is for `starling train` and `starling launch`",
+                "run `starling join` on each machine");
+  }
   const Contact contact = contact_of(command, plan);
   const Message answer = ask_member(contact.job, contact.door, Message::Kind::describe);
   Settings settings;

@@ -37,7 +37,10 @@ void RunFlags::complete(TrainingPlan& plan) const {
   if (path_ && !path_->empty()) {
     plan.run_folder = *path_;
   } else if (path_ || timeline_ || folder_ == Folder::always) {
-    plan.run_folder = fresh_run_path(fmt::format("{}-{}", plan.label, plan.settings.workers));
+    // The launchers that an engine has started must come to the same one.
+    plan.run_folder = plan.launch.place
+                          ? std::filesystem::path("runs") / plan.launch.place->job
+                          : fresh_run_path(fmt::format("{}-{}", plan.label, plan.settings.workers));
   }
 }
 

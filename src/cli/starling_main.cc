@@ -76,6 +76,7 @@ int main(int argc, char** argv) {
   starling::add_report_command(app);
   starling::add_status_command(app);
   starling::add_lab_command(app);
+  starling::add_agent_command(app);
   starling::add_serve_command(app);
   starling::add_torture_command(app);
   const std::string command = words.empty() || words[0].starts_with("-") ? "" : words[0] + " ";

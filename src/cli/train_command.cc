@@ -47,6 +47,8 @@ void train_once(const TrainCommand& command) {
   const bool resumes = !command.resume.empty();
   const Settings then = resumes ? settings_of_run(command.resume) : Settings();
   plan.settings = command.settings.unchecked(then);
+  plan.settings.workers = LaunchFlags::workers_for(plan.launch, command.settings.workers_given(),
+                                                   plan.settings.workers);
   LaunchFlags::take_ranks(plan.launch, command.settings.workers_given(), plan.settings);
   if (resumes) check_resumed(command.resume, then, plan.settings);
   check_settings(plan.settings);
@@ -84,6 +86,8 @@ void add_train_command(CLI::App& app) {
       "  starling train --workers 4 --live --timeline\n"
       "  starling train --workers 4 --epochs 20 --checkpoint-every 30s --run runs/long\n"
       "  starling train --resume runs/long --workers 3\n"
+      "  starling train --hosts a:4,b:4 --system pairwise            by ssh\n"
+      "  srun -n 4 starling train --system pairwise                  under Slurm\n"
       "  mpirun -np 4 starling train --transport mpi --system pairwise");
   command->settings.add_to(*train, SettingsFlags::Which::all);
   command->where.add_to(*train);

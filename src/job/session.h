@@ -110,7 +110,7 @@ class Session {
   Board board_;
   KernelCount kernel_;
   TcpLoop loop_;
-  TcpHost host_{loop_};
+  TcpHost host_{loop_, job_.network};
   std::optional<Membership> member_;  // one of the three
   std::unique_ptr<ProcessComm> mpi_;
   std::optional<Generations> generations_;
