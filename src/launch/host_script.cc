@@ -28,7 +28,6 @@ namespace {
 
 constexpr std::chrono::seconds kTimeForAScript{30};
 constexpr std::size_t kMostPrinted = 1 << 16;
-constexpr int kMostSlots = 1024;
 
 class ScriptRun : public std::enable_shared_from_this<ScriptRun> {
  public:

@@ -13,8 +13,6 @@ namespace starling {
 
 namespace {
 
-constexpr int kMostSlots = 1024;
-
 HostSlots parse_host(const std::string& word) {
   // What looks like a flag would be one to ssh.
   const auto refuse = [&]() -> HostSlots {

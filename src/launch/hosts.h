@@ -6,6 +6,8 @@
 
 namespace starling {
 
+inline constexpr int kMostSlots = 1024;
+
 struct HostSlots {
   std::string host;
   int slots = 1;
