@@ -249,7 +249,8 @@ class Launcher {
     const auto& [rank, local, serves, listen_fd, guest_of, host] = start;
     const Pipe events = make_pipe(), out = make_pipe(), err = make_pipe();
     std::vector<std::string> environment = {
-        fmt::format("{}={}", kRankVariable, rank),
+        // A guest finds out which it is when it is let in, and there may be more of them than began.
+        fmt::format("{}={}", kRankVariable, guest_of.empty() ? rank : rank % plan_.workers),
         fmt::format("{}={}", kSizeVariable, all_workers() + plan_.servers),
         fmt::format("{}={}", kLocalSizeVariable, plan_.workers),
         fmt::format("{}={}", kRendezvousVariable, rendezvous_),
