@@ -469,6 +469,7 @@ class Launcher {
                              if (error) {  // its end
                                worker.events->close();
                                --open_pipes_;
+                               note_end_of_training(worker);
                                return tell_end(worker);
                              }
                              std::istream lines(&worker.buffer);
@@ -590,7 +591,7 @@ class Launcher {
     tell_end(worker);
     if (&worker == asked_first_) stop();
     if (result_.interrupted) return;
-    if (plan_.elastic && status == 0 && worker.joined && !worker.left) dismiss_guests();
+    note_end_of_training(worker);
     if (status == 0 || (hosts_ && worker.told_to_end)) return;
     const bool go_on = others_can_go_on_without(worker);
     if (go_on) start_again(worker);
@@ -603,8 +604,11 @@ class Launcher {
     after(cut_off ? kTimeToNoticeACut : kTimeToNotice, [this] { stop(); });
   }
 
-  // The training is over: who has not been let in by now has come too late.
-  void dismiss_guests() {
+  // Once it has ended, and has said whether it has only left. Then the training is over: who has not been
+  // let in by now has come too late.
+  void note_end_of_training(const Worker& ended) {
+    if (!plan_.elastic || !ended.status || *ended.status != 0 || ended.events->is_open()) return;
+    if (!ended.joined || ended.left || result_.interrupted) return;
     is_over_ = true;
     for (const auto& worker : workers_) {
       if (!worker->joined) signal_to(*worker, SIGTERM);
