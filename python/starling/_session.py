@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 
-from . import _core
+from . import _core, _launchers
 
 FIRST_NUMBER = 1024  # of groups that anybody makes; those below are Dist's and arrays'
 
@@ -74,7 +74,7 @@ def joined() -> Session:
     if "STARLING_EVENTS_FD" in os.environ and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True)  # the launcher shows lines when they are complete
     try:
-        return adopt(_core.Core.from_environment(), os.environ.get("STARLING_SECRET", "alone"))
+        return adopt(_core.Core.from_environment(), _launchers.job_name())
     except Exception as error:
         report_failure(error)
         raise

@@ -42,6 +42,8 @@ class Generations {
  private:
   Task<> meet_first(std::unique_ptr<Listener> listener);
   Task<> enter();
+  Task<> meet(Job job, std::unique_ptr<Listener> listener);
+  Task<> until_overtaken();
   void prepare_for_the_next();
   Job job_of_generation() const;
 

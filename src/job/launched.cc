@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -163,6 +164,7 @@ std::optional<Session::Elastic> elastic_session(const Job& job, const Settings& 
   Session::Elastic elastic{.rules = {}, .role = role};
   elastic.rules.least_workers = settings.elastic.min_workers;
   if (settings.elastic.max_workers > 0) elastic.rules.most_workers = settings.elastic.max_workers;
+  elastic.rules.least_servers = std::min(1, server_processes(settings));
   elastic.rules.in_step = out_of_data(settings) != OutOfData::leaves;
   elastic.rules.patience = job.timeout / 3;
   elastic.rules.wait = job.timeout * 10;

@@ -40,7 +40,8 @@ std::uint64_t exchanged_bytes(const Ledger& ledger) {
 Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layout,
                Framework framework, Workload workload, Whose loop)
     : session_(std::move(session)),
-      settings_(std::move(settings)),
+      asked_(std::move(settings)),
+      settings_(asked_),
       workload_(std::move(workload)),
       loop_(loop),
       workers_(comm()),
@@ -57,7 +58,10 @@ Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layou
 // All that a strategy needs, over the Comm that there is now.
 void Worker::begin_generation() {
   if (is_elastic()) {
-    settings_ = with_workers(settings_, session_->generations()->roster().workers());
+    const Roster& roster = session_->generations()->roster();
+    settings_ = with_members(asked_, roster.workers(), roster.servers());
+    workload_.generation = roster.generation;
+    workload_.blocks = &blocks_;
   }
   workers_ = slice_workers(settings_, comm(), GroupNumber::control);
   copy_ = copy_group(settings_, comm());
@@ -126,19 +130,13 @@ void Worker::end_generation() {
   comm().owe_a_finish(false);
   traffic_.reset();
   step_.reset();
+  if (strategy_) strategy_->close();
   strategy_.reset();
   estate_.close();
 }
 
 bool Worker::generation_is_over() {
   return is_elastic() && (session_->generations()->council().is_due() || comm().gone_count() > 0);
-}
-
-bool Worker::can_go_on_after(const Error& error) {
-  return is_elastic() &&
-         (comm().gone_count() > 0 || dynamic_cast<const PeerLost*>(&error) != nullptr ||
-          dynamic_cast<const CutOff*>(&error) != nullptr ||
-          dynamic_cast<const DeadlineExceeded*>(&error) != nullptr);
 }
 
 void Worker::leave() {
@@ -160,7 +158,7 @@ bool Worker::next_generation() {
       report_generation(*session_);
       return true;
     } catch (const Error& error) {
-      if (!can_go_on_after(error)) throw;
+      if (!session_->can_go_on_after(error)) throw;
     }
   }
 }

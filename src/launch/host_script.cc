@@ -30,12 +30,6 @@ constexpr std::chrono::seconds kTimeForAScript{30};
 constexpr std::size_t kMostPrinted = 1 << 16;
 constexpr int kMostSlots = 1024;
 
-bool is_here(const std::string& name) {
-  char own[256] = "";
-  ::gethostname(own, sizeof(own) - 1);
-  return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == own;
-}
-
 class ScriptRun : public std::enable_shared_from_this<ScriptRun> {
  public:
   ScriptRun(asio::io_context& io, const std::string& path,
@@ -81,13 +75,15 @@ class ScriptRun : public std::enable_shared_from_this<ScriptRun> {
   }
 
   void read() {
-    from_.async_read_some(asio::buffer(piece_), [self = shared_from_this()](
-                                                    const asio::error_code& error, std::size_t got) {
-      if (error) return self->await_end();
-      self->printed_.append(self->piece_.data(), got);
-      if (self->printed_.size() > kMostPrinted) return self->give_up("it prints without an end");
-      self->read();
-    });
+    from_.async_read_some(
+        asio::buffer(piece_),
+        [self = shared_from_this()](const asio::error_code& error, std::size_t got) {
+          if (error) return self->await_end();
+          self->printed_.append(self->piece_.data(), got);
+          if (self->printed_.size() > kMostPrinted)
+            return self->give_up("it prints without an end");
+          self->read();
+        });
   }
 
   // It has closed its output, which most do by ending.
@@ -140,13 +136,13 @@ HostSlots parse_line(const std::string& line, int usual_slots) {
     const char* const end = line.data() + line.size();
     if (std::from_chars(begin, end, host.slots).ptr != end || begin == end) host.slots = 0;
   }
-  if (host.name.empty() || host.slots < 1 || host.slots > kMostSlots) {
+  if (host.host.empty() || host.slots < 1 || host.slots > kMostSlots) {
     throw Error(fmt::format("the host discovery script says '{}'", line.substr(0, 100)),
                 "a line is a host and how many workers it may have, e.g. localhost:4");
   }
-  if (!is_here(host.name)) {
+  if (!is_here(host.host)) {
     throw Error(fmt::format("the host discovery script names {}, which is another machine",
-                            host.name.substr(0, 100)),
+                            host.host.substr(0, 100)),
                 "workers are started on this one; others join with `starling join`");
   }
   return host;
@@ -161,20 +157,14 @@ std::vector<HostSlots> parse_host_slots(const std::string& text, int usual_slots
     std::erase_if(line, [](unsigned char c) { return std::isspace(c) != 0; });
     if (line.empty()) continue;
     HostSlots host = parse_line(line, usual_slots);
-    const auto known = std::ranges::find(hosts, host.name, &HostSlots::name);
+    const auto known = std::ranges::find(hosts, host.host, &HostSlots::host);
     if (known != hosts.end()) {
-      throw Error(fmt::format("the host discovery script names {} twice", host.name),
+      throw Error(fmt::format("the host discovery script names {} twice", host.host),
                   "one line a host");
     }
     hosts.push_back(std::move(host));
   }
   return hosts;
-}
-
-int count_slots(const std::vector<HostSlots>& hosts) {
-  int slots = 0;
-  for (const HostSlots& host : hosts) slots += host.slots;
-  return slots;
 }
 
 void run_host_script(asio::io_context& io, const std::string& path,
@@ -197,10 +187,10 @@ std::vector<HostSlots> await_host_slots(const std::string& path, int usual_slots
     is_first = false;
     const std::vector<HostSlots> hosts =
         end.error.empty() ? parse_host_slots(end.printed, usual_slots) : std::vector<HostSlots>{};
-    if (count_slots(hosts) >= enough) return hosts;
+    if (slots_of(hosts) >= enough) return hosts;
     if (std::chrono::steady_clock::now() >= deadline) {
       throw Error(fmt::format("the host discovery script named {} slots, and {} are needed",
-                              count_slots(hosts), enough),
+                              slots_of(hosts), enough),
                   fmt::format("it was asked for {} s", patience.count()));
     }
     std::this_thread::sleep_for(std::chrono::seconds(1));

@@ -7,13 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace starling {
+#include "launch/hosts.h"
 
-struct HostSlots {
-  std::string name;
-  int slots = 0;
-  bool operator==(const HostSlots&) const = default;
-};
+namespace starling {
 
 // What a script has printed. Where a line has no number of slots, `usual_slots` is meant, unless that is
 // 0. Throws Error on anything else, and on hosts that are not this machine.
@@ -31,7 +27,5 @@ void run_host_script(asio::io_context& io, const std::string& path,
 // are not enough within `patience`.
 std::vector<HostSlots> await_host_slots(const std::string& path, int usual_slots, int enough,
                                         std::chrono::seconds patience);
-
-int count_slots(const std::vector<HostSlots>& hosts);
 
 }  // namespace starling

@@ -23,6 +23,7 @@
 #include <istream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -31,7 +32,9 @@
 #include "job/job.h"
 #include "job/join.h"
 #include "job/worker_events.h"
+#include "launch/agent.h"
 #include "launch/blas_kernels.h"
+#include "launch/hosts_launcher.h"
 #include "launch/job_folder.h"
 #include "launch/lab.h"
 #include "launch/other_launchers.h"
@@ -69,7 +72,7 @@ Pipe make_pipe() {
 int free_port(TcpLoop& loop) { return listen_on_loopback(loop).local_endpoint().port(); }
 
 // What to stop on, unless whoever started us wants it ignored, as nohup does.
-constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 bool is_ignored(int signal) {
   struct sigaction now {};
@@ -141,9 +144,9 @@ class Launcher {
       lab_.emplace(plan.lab, plan.workers + plan.servers,
                    LabLimits{plan.host_memory_bytes, plan.slow_hosts});
     }
-    if (plan.hosts) {
-      hosts_.emplace(plan.hosts->most_workers, plan.hosts->cooldown);
-      hosts_->set(plan.hosts->found);
+    if (plan.discovery) {
+      hosts_.emplace(plan.discovery->most_workers, plan.discovery->cooldown);
+      hosts_->set(plan.discovery->found);
     }
   }
 
@@ -221,22 +224,32 @@ class Launcher {
     for (int local = 0; local < plan_.workers + servers_here; ++local) {
       const bool serves = local >= plan_.workers;
       const int rank =
-          serves ? all_workers() + local - plan_.workers : plan_.machine * plan_.workers + local;
-      const int listen_fd = rank == 0 && listener ? listener->native_handle() : -1;
+          serves ? plan_.all_workers() + local - plan_.workers : plan_.first_worker() + local;
+      if (plan_.mpi && plan_.mpi->rank != rank) continue;
+      const int open_fd = listener ? listener->native_handle() : plan_.listen_fd;
+      const int listen_fd = rank == 0 ? open_fd : -1;
       start_worker({rank, local, serves, listen_fd, plan_.guest_of});
     }
   }
 
   void start_on_hosts(int listen_fd) {
     int rank = 0;
-    for (const auto& [host, slots] : plan_.hosts->found) {
+    for (const auto& [host, slots] : plan_.discovery->found) {
       for (int local = 0; local < slots && rank < plan_.workers; ++local, ++rank) {
         start_worker({rank, local, false, rank == 0 ? listen_fd : -1, "", host});
       }
     }
   }
 
-  int all_workers() const { return plan_.machines * plan_.workers; }
+  WorkerPlace place_of(int rank, int local, const std::string& host) const {
+    if (const std::optional<EnginePlace>& at = plan_.place) {
+      return {at->rank, at->size, at->local_rank, at->local_size, at->machine, at->machines, host};
+    }
+    return {rank,          plan_.all_workers(),
+            local,         plan_.mpi ? plan_.mpi->local_size : plan_.workers,
+            plan_.machine, plan_.machines,
+            host};
+  }
 
   struct Start {
     int rank, local;
@@ -248,11 +261,12 @@ class Launcher {
   void start_worker(const Start& start) {
     const auto& [rank, local, serves, listen_fd, guest_of, host] = start;
     const Pipe events = make_pipe(), out = make_pipe(), err = make_pipe();
+    const WorkerPlace place = place_of(rank, local, host);
     std::vector<std::string> environment = {
-        // A guest finds out which it is when it is let in, and there may be more of them than began.
-        fmt::format("{}={}", kRankVariable, guest_of.empty() ? rank : rank % plan_.workers),
-        fmt::format("{}={}", kSizeVariable, all_workers() + plan_.servers),
-        fmt::format("{}={}", kLocalSizeVariable, plan_.workers),
+        // More may come than began; a guest finds out which it is when it is let in.
+        fmt::format("{}={}", kRankVariable, rank % (plan_.all_workers() + plan_.servers)),
+        fmt::format("{}={}", kSizeVariable, plan_.all_workers() + plan_.servers),
+        fmt::format("{}={}", kLocalSizeVariable, place.local_size),
         fmt::format("{}={}", kRendezvousVariable, rendezvous_),
         fmt::format("{}={}", kGuestVariable, guest_of),
         fmt::format("{}={}", kSecretVariable, secret_),
@@ -260,11 +274,11 @@ class Launcher {
         fmt::format("{}={}", kTimeoutVariable, plan_.timeout.count()),
         fmt::format("{}={}", kTlsVariable, plan_.tls),
         fmt::format("{}={}", kCertificatesVariable, plan_.certificates),
+        fmt::format("{}={}", kNetworkVariable, plan_.network),
         fmt::format("{}={}", kSettingsVariable, plan_.settings),
     };
+    environment.insert(environment.end(), plan_.exports.begin(), plan_.exports.end());
     if (!serves) {
-      const WorkerPlace place{rank,          all_workers(), local,
-                              plan_.workers, plan_.machine, plan_.machines, host};
       for (std::string& each : variables_of_others(place, store_)) {
         environment.push_back(std::move(each));
       }
@@ -272,10 +286,15 @@ class Launcher {
     // Workers that each start a thread a core stand in each other's way.
     if (std::getenv("OMP_NUM_THREADS") == nullptr) {
       const int cores = static_cast<int>(std::thread::hardware_concurrency());
-      environment.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / plan_.workers)));
+      environment.push_back(
+          fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / place.local_size)));
     }
     if (kernels_.must_be_set) {
       environment.push_back(fmt::format("{}={}", kBlasKernelsVariable, kernels_.name));
+    }
+    if (plan_.mpi) {
+      environment.push_back(
+          fmt::format("{}={}", kTransportVariable, starling::name_of(Transport::mpi)));
     }
     if (folder_) {
       environment.push_back(
@@ -351,11 +370,11 @@ class Launcher {
   }
 
   void discover() {
-    run_host_script(io_, plan_.hosts->script, [this](const ScriptEnd& end) {
+    run_host_script(io_, plan_.discovery->script, [this](const ScriptEnd& end) {
       std::string error = end.error;
       try {
         if (error.empty()) {
-          const auto found = parse_host_slots(end.printed, plan_.hosts->usual_slots);
+          const auto found = parse_host_slots(end.printed, plan_.discovery->usual_slots);
           // With the last worker the training would be gone.
           if (found.empty()) throw Error("it names no host");
           hosts_->set(found);
@@ -400,8 +419,8 @@ class Launcher {
       return number;
     };
     const int rank = lowest_free([](const Worker& worker) { return worker.rank; });
-    const int local = lowest_free(
-        [&](const Worker& worker) { return worker.host == host ? worker.local : -1; });
+    const int local =
+        lowest_free([&](const Worker& worker) { return worker.host == host ? worker.local : -1; });
     start_worker({rank, local, false, -1, doors, host});
   }
 
@@ -436,11 +455,12 @@ class Launcher {
       if (!is_ignored(signal)) ::signal(signal, SIG_DFL);
     }
     for (int signal : {SIGCHLD, SIGPIPE}) ::signal(signal, SIG_DFL);
+    ::signal(SIGUSR1, SIG_IGN);  // Slurm sends it to all of a step, and means the launcher
     ::dup2(out, STDOUT_FILENO);
     ::dup2(err, STDERR_FILENO);
     // A socket or pipe of the launcher or of another worker must not stay open here.
     ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-    for (int fd : {events_fd, listen_fd}) {
+    for (int fd : {events_fd, listen_fd, mpirun_fd()}) {
       if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
     }
     const int nothing = ::open("/dev/null", O_RDONLY);
@@ -456,6 +476,12 @@ class Launcher {
     job.events_fd = events_fd;
     report_error(job, Error(fmt::format("cannot run {}: {}", command[0], ::strerror(errno))));
     ::_exit(127);
+  }
+
+  // MPICH's mpirun talks to its processes through one that they have from it; -1 if there is none.
+  static int mpirun_fd() {
+    const char* number = std::getenv("PMI_FD");
+    return number == nullptr ? -1 : std::atoi(number);
   }
 
   void read_events(Worker& worker) {
@@ -525,13 +551,18 @@ class Launcher {
     if (has_kind && event["event"] == "left") worker.left = true;
     if (has_kind && event["event"] == "generation") check_resets(event);
     if (has_kind && event["event"] == "saving") worker.saves = true;
-    if (!has_kind || event["event"] != "error") return on_event_(worker.rank, line);
+    if (!has_kind || event["event"] != "error") return tell(worker.rank, line);
     if (worker.error || !event.contains("message") || !event["message"].is_string()) return;
     // Some, libtorch's among them, tell where they come from in many lines.
     const std::string message = event["message"];
     worker.error = {message.substr(0, message.find('\n')),
                     event.contains("peer_lost") && event["peer_lost"] == true,
                     event.contains("cut_off") && event["cut_off"] == true};
+  }
+
+  void tell(int rank, const std::string& line) {
+    if (!plan_.prints_events) return on_event_(rank, line);
+    out_.put(event_line({{"rank", rank}, {"event", line}}));
   }
 
   static nlohmann::json describe_job(const LaunchPlan& plan) {
@@ -606,22 +637,24 @@ class Launcher {
 
   // Once it has ended, and has said whether it has only left. Then the training is over: who has not been
   // let in by now has come too late.
-  void note_end_of_training(const Worker& ended) {
-    if (!plan_.elastic || !ended.status || *ended.status != 0 || ended.events->is_open()) return;
-    if (!ended.joined || ended.left || result_.interrupted) return;
+  void note_end_of_training(const Worker& worker) {
+    if (!plan_.elastic || !worker.status || *worker.status != 0 || worker.events->is_open()) return;
+    if (!worker.joined || worker.left || result_.interrupted) return;
     is_over_ = true;
-    for (const auto& worker : workers_) {
-      if (!worker->joined) signal_to(*worker, SIGTERM);
+    for (const auto& other : workers_) {
+      if (!other->joined) signal_to(*other, SIGTERM);
     }
   }
 
   // Once it has ended and all that it had to say of that has been read.
   void tell_end(Worker& worker) {
-    if (!on_end_ || !worker.status || worker.end_told) return;
+    if (!worker.status || worker.end_told) return;
     if (worker.events->is_open() || worker.err->from.is_open()) return;
     worker.end_told = true;
     const bool well = *worker.status == 0 || worker.told_to_end;
-    on_end_(worker.rank, well ? "" : describe(worker));
+    const std::string reason = well ? "" : describe(worker);
+    if (on_end_) on_end_(worker.rank, reason);
+    if (plan_.prints_events) out_.put(event_line({{"rank", worker.rank}, {"end", reason}}));
   }
 
   // Before all have come together, nobody can do without anybody.
@@ -728,6 +761,7 @@ class Launcher {
     };
     const auto first = std::ranges::find_if(ended_, in_own_trouble);
     const Worker* culprit = first == ended_.end() ? first_to_fail_ : *first;
+    result_.lost_others = first == ended_.end();
     result_.exit_code = 1;
     result_.error = describe(*culprit);
     if (culprit->error == std::nullopt && first_to_fail_->error && culprit != first_to_fail_) {
@@ -779,7 +813,17 @@ class Launcher {
 
 LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event, const WorkerEnd& on_end) {
   if (plan.command.empty()) throw Error("there is no program to launch", "give one after --");
+  if (!plan.hosts.empty()) return launch_on_hosts(plan, on_event, on_end);
   return Launcher(plan, on_event, on_end).run();
+}
+
+int LaunchPlan::all_workers() const {
+  return shares.empty() ? machines * workers : std::accumulate(shares.begin(), shares.end(), 0);
+}
+
+int LaunchPlan::first_worker() const {
+  return shares.empty() ? machine * workers
+                        : std::accumulate(shares.begin(), shares.begin() + machine, 0);
 }
 
 std::string make_secret() {

@@ -131,7 +131,7 @@ void Council::leave() {
 
 bool Council::wants_change() {
   forget_old_guests();
-  return leaves_ || roster_.generation > generation_ || (!guests_.empty() && has_room());
+  return leaves_ || roster_.generation > generation_ || lets_somebody_in();
 }
 
 void Council::want_next() {
@@ -160,11 +160,20 @@ void Council::did_not_meet(std::optional<std::uint64_t> missing,
   }
 }
 
-bool Council::has_room() const { return roster_.workers() < rules_.most_workers; }
+// Of those at the door.
+bool Council::lets_somebody_in() const {
+  const bool has_room = roster_.workers() < rules_.most_workers;
+  return std::ranges::any_of(guests_, [&](const auto& guest) {
+    return has_room || guest.second.member.role == Member::Role::server;
+  });
+}
 
 bool Council::must_propose() {
   forget_old_guests();
-  return is_member() && (wanted_ == next_generation() || (rules_.at_once && !guests_.empty() && has_room()));
+  if (!is_member()) return false;
+  if (wanted_ == next_generation()) return true;
+  const bool is_at_work = rules_.at_once && has_met_ && roster_.generation == generation_;
+  return is_at_work && lets_somebody_in();
 }
 
 // Proposes whenever it is for us to do that.
@@ -201,7 +210,10 @@ Task<bool> Council::propose() {
   accept.ballot = ballot;
   accept.roster = compose(promises);
   accept.roster.generation = generation;
-  if (accept.roster.workers() < rules_.least_workers) co_return false;
+  if (accept.roster.workers() < rules_.least_workers ||
+      accept.roster.servers() < rules_.least_servers) {
+    co_return false;
+  }
   Tally votes;
   co_await poll(accept, votes, Message::Kind::accepted);
   if (is_over()) co_return true;
@@ -366,7 +378,7 @@ Task<bool> Council::next() {
     }
   }
   generation_ = roster_.generation;
-  stopped_ = false;
+  stopped_ = has_met_ = false;
   step_ = 0;
   missed_ = 0;
   co_return true;

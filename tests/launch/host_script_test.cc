@@ -11,7 +11,7 @@ TEST(HostScript, ReadsHostsAndTheirSlots) {
   const std::vector<HostSlots> both = {{"localhost", 2}, {"127.0.0.1", 3}};
   EXPECT_EQ(parse_host_slots("localhost:2\n\n  127.0.0.1:3 \n", 0), both);
   EXPECT_EQ(parse_host_slots("localhost\n127.0.0.1:3\n", 2), both);
-  EXPECT_EQ(count_slots(both), 5);
+  EXPECT_EQ(slots_of(both), 5);
   for (const char* wrong : {"localhost", "localhost:", "localhost:x", "localhost:2x", ":2",
                             "localhost:0", "localhost:-1", "localhost:99999999999",
                             "localhost:1\nlocalhost:1", "elsewhere.example:2"}) {

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from typing import Iterable, Optional, Sequence, Union
 
-from .. import _core, _session
+from .. import _core, _launchers, _session
 from .exceptions import HasLeft, HorovodInternalError
 
 _FIRST_NUMBER = 2048  # of our groups: below are those of torch.distributed's
@@ -242,7 +242,7 @@ def shutdown(failed: bool = False) -> None:
 
 
 def _size_from_environment() -> int:
-    for name in ("STARLING_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"):
+    for name in ("STARLING_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
         if name in os.environ:
             return int(os.environ[name])
     return 1
@@ -271,6 +271,8 @@ def _join() -> _core.Core:
             return _join_by_store(None)
         if "OMPI_COMM_WORLD_SIZE" in os.environ:
             return _join_by_store(_store_of_mpirun())
+        if _launchers.started_by_srun():
+            return _core.Core.from_environment()
         return _core.Core(0, 1, "", "")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from . import functions
 from .elastic import elastic_words
-from .hosts import check_local
+from .hosts import host_flags
 from .program import starling_program
 
 
@@ -50,7 +50,9 @@ def run(
     elastic = elastic_words(num_proc, min_num_proc, max_num_proc, reset_limit)
     if hosts is not None and hostfile is not None:
         raise ValueError("give hosts or hostfile, not both")
-    check_local(hosts, hostfile, num_proc)
+    if host_flags(hosts, hostfile, num_proc):
+        raise ValueError("a function's results come back through this machine's files: name no other "
+                         "machine; starlingrun -H starts programs on several")
 
     with tempfile.TemporaryDirectory(prefix="starling-run-") as folder:
         with open(os.path.join(folder, "function"), "wb") as file:
@@ -63,10 +65,12 @@ def run(
             sys.modules["starling"].__file__)))
         environment["PYTHONPATH"] = os.pathsep.join(
             [package] + [p for p in [environment.get("PYTHONPATH")] if p])
+        for name in ("RANK", "WORLD_SIZE", "SLURM_STEP_ID"):
+            environment.pop(name, None)  # of a job that we may be in ourselves, as those below
         for name in [n for n in environment if n.startswith(("STARLING_", "HOROVOD_"))]:
             if name not in ("STARLING_PROGRAM", "STARLING_LOG"):
                 if name.startswith("STARLING_") or env is None:
-                    del environment[name]  # of a job that we may be in ourselves
+                    del environment[name]
         ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
         outcomes: dict[int, Any] = {}
         for rank in range(num_proc):
