@@ -60,8 +60,7 @@ bool Core::next_generation() {
 
 void Core::close(bool failed) {
   if (before_close) before_close(failed);
-  const bool meets_others =
-      session_ && (generations() == nullptr || generations()->has_comm());
+  const bool meets_others = session_ && (generations() == nullptr || generations()->has_comm());
   if (meets_others && failed) {
     session_->session().comm().owe_a_finish(true);
     if (lost_) session_->session().comm().blame(*lost_);
@@ -126,10 +125,8 @@ void add_session(py::module_& module) {
             return core;
           },
           py::arg("at_once") = true)
-      .def_property_readonly("is_elastic",
-                             [](Core& core) { return core.generations() != nullptr; })
-      .def_property_readonly(
-          "generation", &Core::generation)
+      .def_property_readonly("is_elastic", [](Core& core) { return core.generations() != nullptr; })
+      .def_property_readonly("generation", &Core::generation)
       .def("end_generation", &Core::end_generation, py::call_guard<py::gil_scoped_release>())
       .def("next_generation", &Core::next_generation, py::call_guard<py::gil_scoped_release>())
       // Whether somebody has come or wants to go, as far as this process knows.

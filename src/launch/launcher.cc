@@ -263,7 +263,8 @@ class Launcher {
     const Pipe events = make_pipe(), out = make_pipe(), err = make_pipe();
     const WorkerPlace place = place_of(rank, local, host);
     std::vector<std::string> environment = {
-        fmt::format("{}={}", kRankVariable, rank),
+        // More may come than began; a guest finds out which it is when it is let in.
+        fmt::format("{}={}", kRankVariable, rank % (plan_.all_workers() + plan_.servers)),
         fmt::format("{}={}", kSizeVariable, plan_.all_workers() + plan_.servers),
         fmt::format("{}={}", kLocalSizeVariable, place.local_size),
         fmt::format("{}={}", kRendezvousVariable, rendezvous_),
@@ -494,6 +495,7 @@ class Launcher {
                              if (error) {  // its end
                                worker.events->close();
                                --open_pipes_;
+                               note_end_of_training(worker);
                                return tell_end(worker);
                              }
                              std::istream lines(&worker.buffer);
@@ -620,7 +622,7 @@ class Launcher {
     tell_end(worker);
     if (&worker == asked_first_) stop();
     if (result_.interrupted) return;
-    if (plan_.elastic && status == 0 && worker.joined && !worker.left) dismiss_guests();
+    note_end_of_training(worker);
     if (status == 0 || (hosts_ && worker.told_to_end)) return;
     const bool go_on = others_can_go_on_without(worker);
     if (go_on) start_again(worker);
@@ -633,11 +635,14 @@ class Launcher {
     after(cut_off ? kTimeToNoticeACut : kTimeToNotice, [this] { stop(); });
   }
 
-  // The training is over: who has not been let in by now has come too late.
-  void dismiss_guests() {
+  // Once it has ended, and has said whether it has only left. Then the training is over: who has not been
+  // let in by now has come too late.
+  void note_end_of_training(const Worker& worker) {
+    if (!plan_.elastic || !worker.status || *worker.status != 0 || worker.events->is_open()) return;
+    if (!worker.joined || worker.left || result_.interrupted) return;
     is_over_ = true;
-    for (const auto& worker : workers_) {
-      if (!worker->joined) signal_to(*worker, SIGTERM);
+    for (const auto& other : workers_) {
+      if (!other->joined) signal_to(*other, SIGTERM);
     }
   }
 

@@ -33,8 +33,7 @@ std::vector<std::string> variables_of_others(const WorkerPlace& worker, const St
   };
   char own[256] = "";
   ::gethostname(own, sizeof(own) - 1);
-  variables.push_back(
-      fmt::format("HOROVOD_HOSTNAME={}", worker.host.empty() ? own : worker.host));
+  variables.push_back(fmt::format("HOROVOD_HOSTNAME={}", worker.host.empty() ? own : worker.host));
   return variables;
 }
 

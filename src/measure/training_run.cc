@@ -150,9 +150,7 @@ class Watch {
     if (whose_ == Of::trainer) bar_.take(event);  // nobody knows how far another's program is
   }
   // Beyond those that it began with: pages and tables have no place for them.
-  bool came_later(int rank) const {
-    return rank >= plan_.settings.workers + plan_.launch.servers;
-  }
+  bool came_later(int rank) const { return rank >= plan_.settings.workers + plan_.launch.servers; }
   // A program may say more of how it trains than we were told.
   void adopt_settings(const json& event) {
     const auto text = event.find("settings");
