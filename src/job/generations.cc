@@ -45,7 +45,8 @@ Task<> Generations::begin(std::unique_ptr<Listener> listener) {
     roster_.members.push_back(Member{0, host_.find(door)});
   }
   place_ = is_guest ? roster_.members[0].door : host_.find(job_.rendezvous);
-  door_ = std::make_unique<RosterDoor>(host_, job_, host_.listen(place_, 0));
+  const auto port = static_cast<std::uint32_t>(job_.door_port);
+  door_ = std::make_unique<RosterDoor>(host_, job_, host_.listen(place_, port));
   if (!is_guest) co_await meet_first(std::move(listener));
   Member self{id_, {place_.ip, door_->port()}, 0, role_};
   if (!is_guest) self = roster_.members[static_cast<std::size_t>(rank())];
