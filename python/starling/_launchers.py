@@ -20,7 +20,8 @@ _LAUNCHERS = [
         "PMIX_NAMESPACE",
     ),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_ID"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID"),
+    # Of a step: a batch script has SLURM_NTASKS, too, and is no task.
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_LOCAL_TASKS", "SLURM_JOB_ID"),
 ]
 _FIRST_PORT, _PORTS = 20000, 12000  # below those that the system gives away
 
@@ -34,6 +35,9 @@ def adopt() -> None:
     environment = os.environ
     if "RANK" in environment:
         return
+    if "SLURM_STEP_TASKS_PER_NODE" in environment:  # which Slurm says for all nodes at once
+        environment["SLURM_STEP_LOCAL_TASKS"] = str(_tasks_on_node(
+            environment["SLURM_STEP_TASKS_PER_NODE"], int(environment.get("SLURM_NODEID", "0"))))
     for rank, size, local_rank, local_size, job in _LAUNCHERS:
         if rank not in environment or size not in environment:
             continue
@@ -49,13 +53,33 @@ def adopt() -> None:
             environment.setdefault("MASTER_ADDR", _first_host(environment["SLURM_STEP_NODELIST"]))
         # All ranks must find the same, and two jobs on a machine different ones.
         name = environment.get(job) or environment.get("SLURM_JOB_ID") or ""
+        name += environment.get("SLURM_STEP_ID", "") + environment.get("SLURM_RESTART_COUNT", "")
         environment.setdefault(
             "MASTER_PORT", str(_FIRST_PORT + zlib.crc32(name.encode()) % _PORTS)
         )
         return
 
 
+def started_by_srun() -> bool:
+    """As a task of several, which src/job/slurm.cc understands by itself."""
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in os.environ
+
+
+def job_name() -> str:
+    """What all processes of this job know it by, and no others."""
+    names = ("STARLING_SECRET", "SLURM_JOB_ID", "SLURM_STEP_ID", "MASTER_ADDR", "MASTER_PORT")
+    return "/".join(os.environ[name] for name in names if name in os.environ) or "alone"
+
+
+def _tasks_on_node(tasks: str, node: int) -> int:
+    """Of Slurm's shorthand: 4(x2),3 are 4, 4 and 3."""
+    counts: list[int] = []
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", tasks):
+        counts += [int(count)] * int(times or 1)
+    return counts[node]
+
+
 def _first_host(hosts: str) -> str:
     """Of Slurm's shorthand: node[03-07,12],other -> node03."""
-    found = re.match(r"([^,\[]*)(?:\[(\d+))?", hosts)
-    return found.group(1) + (found.group(2) or "")
+    found = re.match(r"([^,\[]*)(?:\[(\d+)[^\]]*\]([^,]*))?", hosts)
+    return found.group(1) + (found.group(2) or "") + (found.group(3) or "")

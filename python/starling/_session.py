@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import socket
 import sys
 import threading
 
-from . import _core
+from . import _core, _launchers
 
 FIRST_NUMBER = 1024  # of groups that anybody makes; those below are Dist's and arrays'
 
@@ -73,7 +74,7 @@ def joined() -> Session:
     if "STARLING_EVENTS_FD" in os.environ and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True)  # the launcher shows lines when they are complete
     try:
-        return adopt(_core.Core.from_environment(), os.environ.get("STARLING_SECRET", "alone"))
+        return adopt(_core.Core.from_environment(), _launchers.job_name())
     except Exception as error:
         report_failure(error)
         raise
@@ -104,6 +105,25 @@ def _watch_for_failure() -> None:
             session.close(failed=True)
 
     sys.excepthook = tell
+
+
+_asked_to_leave = False
+
+
+def _note_to_leave(*_: object) -> None:
+    global _asked_to_leave
+    _asked_to_leave = True
+
+
+def leave_on_sigterm() -> None:
+    """In an elastic job: so a machine says that it will be gone soon. The training looks for it."""
+    if threading.current_thread() is threading.main_thread():
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _note_to_leave)
+
+
+def asked_to_leave() -> bool:
+    return _asked_to_leave
 
 
 def listen(address: str) -> tuple[int, int]:
@@ -152,6 +172,8 @@ def _forget_in_child() -> None:
     if _open is not None:
         _open.core.abandon()
         _open = None
+    if signal.getsignal(signal.SIGTERM) is _note_to_leave:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # who ends its children means it
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

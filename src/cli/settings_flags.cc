@@ -179,6 +179,10 @@ Settings SettingsFlags::unchecked(Settings settings) const {
   return settings;
 }
 
+int SettingsFlags::workers_given() const {
+  return given_.contains("workers") ? unchecked().workers : 0;
+}
+
 std::optional<std::string> SettingsFlags::any_flag() const {
   if (!given_.empty()) return flag_of(given_.begin()->first);
   if (!system_.empty()) return "--system";

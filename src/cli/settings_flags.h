@@ -29,6 +29,8 @@ class SettingsFlags {
   std::string name() const {
     return system_.empty() ? std::string(name_of(unchecked().strategy)) : system_;
   }
+  // The number that --workers gave, or 0.
+  int workers_given() const;
   // One of the flags that were used, if any was.
   std::optional<std::string> any_flag() const;
 

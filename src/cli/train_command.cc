@@ -43,16 +43,16 @@ void check_reached(const Settings& settings, const RunSummary& summary) {
 
 void train_once(const TrainCommand& command) {
   TrainingPlan plan;
-  if (command.resume.empty()) {
-    plan.settings = command.settings.settings();
-  } else {
-    const Settings then = settings_of_run(command.resume);
-    plan.settings = command.settings.unchecked(then);
-    check_resumed(command.resume, then, plan.settings);
-    check_settings(plan.settings);
-    plan.resume = checkpoint_to_resume(command.resume);
-  }
   plan.launch = command.where.plan();
+  const bool resumes = !command.resume.empty();
+  const Settings then = resumes ? settings_of_run(command.resume) : Settings();
+  plan.settings = command.settings.unchecked(then);
+  plan.settings.workers = LaunchFlags::workers_for(plan.launch, command.settings.workers_given(),
+                                                   plan.settings.workers);
+  LaunchFlags::take_ranks(plan.launch, command.settings.workers_given(), plan.settings);
+  if (resumes) check_resumed(command.resume, then, plan.settings);
+  check_settings(plan.settings);
+  if (resumes) plan.resume = checkpoint_to_resume(command.resume);
   if (plan.settings.workers % plan.launch.machines != 0) {
     throw Error(fmt::format("{} workers cannot be shared out evenly among {} machines",
                             plan.settings.workers, plan.launch.machines),
@@ -62,8 +62,10 @@ void train_once(const TrainCommand& command) {
                                       : std::string(name_of(plan.settings.strategy));
   command.run.complete(plan);
   if (!command.resume.empty()) plan.run_folder = command.resume;
-  if (const auto remark = advice(plan.settings)) fmt::print(stderr, "note: {}\n", *remark);
+  const auto remark = advice(plan.settings);
+  if (remark && plan.launch.speaks()) fmt::print(stderr, "note: {}\n", *remark);
   const RunSummary summary = run_training(plan);
+  if (!plan.launch.speaks()) return;
   if (command.print_json) {
     fmt::print("{}\n", as_json(summary).dump());
   } else if (summary.accuracy) {
@@ -83,7 +85,10 @@ void add_train_command(CLI::App& app) {
       "  starling train --system horovod --data synthetic --epochs 10 --until accuracy=0.97\n"
       "  starling train --workers 4 --live --timeline\n"
       "  starling train --workers 4 --epochs 20 --checkpoint-every 30s --run runs/long\n"
-      "  starling train --resume runs/long --workers 3");
+      "  starling train --resume runs/long --workers 3\n"
+      "  starling train --hosts a:4,b:4 --system pairwise            by ssh\n"
+      "  srun -n 4 starling train --system pairwise                  under Slurm\n"
+      "  mpirun -np 4 starling train --transport mpi --system pairwise");
   command->settings.add_to(*train, SettingsFlags::Which::all);
   command->where.add_to(*train);
   command->run.add_to(*train, RunFlags::Folder::always);

@@ -10,7 +10,7 @@ namespace starling {
 
 Message ask_member(const Job& job, const std::string& door, Message::Kind kind) {
   TcpLoop loop;
-  TcpHost host(loop);
+  TcpHost host(loop, job.network);
   const Address address = host.find(door);
   RosterDoor own(host, job, host.listen(address, 0));
   Message question;

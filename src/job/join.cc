@@ -300,6 +300,11 @@ class NewLinks {
     }
     return "";
   }
+  // How rank 0 was called in vain, or nothing.
+  std::string vain_calls() {
+    if (job_.rank == 0 || peer(0)) return "";
+    return fmt::format("called {}: {}", host_.describe_way(rendezvous_), vain_);
+  }
   // Those we wait for, unless it is for rank 0 to know.
   std::vector<int> missing() {
     if (job_.rank > 0 && !peer(0)) return {0};
@@ -494,6 +499,7 @@ class NewLinks {
       Host::Answer answer;
       co_await hear_answer(to, answer);
       if (answer.link) co_return std::move(answer.link);
+      vain_ = answer.why;
       co_await sleep_until(host_.loop(), host_.loop().now() + kCallAgainAfter);
     }
   }
@@ -506,8 +512,9 @@ class NewLinks {
   Peers peers_;
   std::vector<Address> roster_;
   bool has_roster_ = false;
-  int told_below_ = 1;  // whom rank 0 has sent the roster
-  int half_told_ = -1;  // whom it is sending it to
+  std::string vain_ = kSilent;  // what came of calls to rank 0
+  int told_below_ = 1;          // whom rank 0 has sent the roster
+  int half_told_ = -1;          // whom it is sending it to
 };
 
 // Ends never. One rank of each machine is enough to say it.
@@ -542,8 +549,9 @@ Task<> meet_all(Host& host, const Job& job, NewLinks& links) {
 }
 
 Error nobody_came(const Job& job, NewLinks& links) {
-  const std::string refusal = links.refusal();
-  return Error(fmt::format("waited {} s for {}", job.timeout.count(), links.whom()),
+  const std::string refusal = links.refusal(), calls = links.vain_calls();
+  return Error(fmt::format("waited {} s for {}{}", job.timeout.count(), links.whom(),
+                           calls.empty() ? "" : fmt::format(", {}", calls)),
                refusal.empty() ? "see that every worker was started and can reach " + job.rendezvous
                                : refusal);
 }

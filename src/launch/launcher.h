@@ -9,9 +9,11 @@
 //   Workers that can do without one another (survives_losses), or without a server, go on: then the
 //   job has failed only if no worker ends well.
 // - Where workers come and go, one that has crashed is started again, and asks those that are left to be
-//   let in; the job has failed only if none ends well.
+//   let in; the job has failed only if none ends well. A host discovery script may say who should run
+//   (launch/host_book.h): then workers are started, or asked to leave by SIGTERM, as it changes.
 // - On Ctrl-C or SIGTERM the lowest rank gets SIGTERM, and the others when it has ended: so it can end
 //   its step, and save its model (an elastic one gets SIGINT, as SIGTERM asks it to leave). A second one ends all at once.
+//   SIGUSR1, which Slurm can send some time before a job's end (--signal), does the same.
 // - If the launcher itself dies, however suddenly, the kernel kills its workers (PR_SET_PDEATHSIG),
 //   and a guardian process that sees the launcher's end of a pipe close kills what is left of their
 //   groups.
@@ -22,9 +24,15 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "job/engine_place.h"
+#include "job/mpi_place.h"
+#include "launch/host_book.h"
+#include "launch/hosts.h"
 
 namespace starling {
 
@@ -41,11 +49,28 @@ struct LaunchPlan {
   bool elastic = false;
   int restarts = 0;
   std::string guest_of;
+  // Where a host discovery script says who should run: itself, what it says where a line has no number,
+  // what it has said so far, by which `workers` was found, and how many there may be at most.
+  struct Discovery {
+    std::string script;
+    int usual_slots = 0;
+    std::vector<HostSlots> found;
+    int most_workers = 0;
+    std::optional<Cooldown> cooldown;
+  };
+  std::optional<Discovery> discovery;
+  std::optional<int> reset_limit;   // after so many generations beyond the first the job has failed
   std::vector<std::string> places;  // beside its number, what each rank is in words; may be empty
-  int machines = 1;                 // how many machines run `workers` each
-  int machine = 0;                  // which of them this is
-  std::string rendezvous;           // host:port of machine 0; only for more than one machine
-  std::string secret;               // shared by all machines; made up here if there is only one
+  // Over MPI: mpirun starts a launcher for each rank, workers and servers alike, and this one is of that.
+  std::optional<MpiPlace> mpi;
+  int machines = 1;                  // how many machines run `workers` each
+  int machine = 0;                   // which of them this is
+  std::vector<int> shares;           // where they do not: how many workers each machine runs
+  std::optional<EnginePlace> place;  // where an engine has put this launcher and its one worker
+  std::string rendezvous;            // host:port of machine 0; only for more than one machine
+  std::string secret;                // shared by all machines; made up here if there is only one
+  std::string network;               // by which machines reach each other, see Job; may be empty
+  int listen_fd = -1;                // a socket that listens at the rendezvous already, or -1
   std::chrono::seconds timeout{60};
   // After so long without a move it is said who waits for whom; never after nothing.
   std::chrono::nanoseconds stall = std::chrono::seconds(20);
@@ -65,12 +90,26 @@ struct LaunchPlan {
   std::map<int, double> slow_hosts;
   // Is told each rank's process as it starts.
   std::function<void(int rank, int process)> on_start;
+  // Where else than on this machine workers are started (launch/hosts.h), and how (launch/hosts_launcher.h).
+  std::vector<HostSlots> hosts;
+  std::string rsh;
+  std::vector<std::string> exports;  // NAME=VALUE, for all of them
+  bool prints_events = false;  // what workers report is printed, for a launcher on another machine
+
+  int all_workers() const;
+  int first_worker() const;  // of this machine
+
+  // Over MPI all launchers share a terminal and a run folder: only one of them uses it.
+  bool speaks() const { return !mpi || mpi->rank == 0; }
+  // Whether rank 0, which knows most of a run, is started here.
+  bool has_first() const { return machine == 0 && speaks(); }
 };
 
 struct LaunchResult {
   int exit_code = 0;         // 128 and the signal's number if it was interrupted, as shells have it
   std::string error;         // one line: whose fault, and what it was; empty if all went well
   bool interrupted = false;  // by Ctrl-C or SIGTERM
+  bool lost_others = false;  // no trouble of this machine's own: its workers have lost others
   std::vector<std::string> losses;  // whom the job survived, one line each
 };
 

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "net/own_address.h"
 
 namespace starling {
 
@@ -77,9 +78,12 @@ tcp::acceptor listen_at(TcpLoop& loop, const tcp::endpoint& where) {
 
 class TcpListener : public Listener {
  public:
-  TcpListener(TcpLoop& loop, tcp::acceptor acceptor) : loop_(loop), acceptor_(std::move(acceptor)) {
+  TcpListener(TcpLoop& loop, tcp::acceptor acceptor, std::shared_ptr<std::set<int>> listening)
+      : loop_(loop), acceptor_(std::move(acceptor)), listening_(std::move(listening)) {
     acceptor_.non_blocking(true);
+    listening_->insert(acceptor_.native_handle());
   }
+  ~TcpListener() { listening_->erase(acceptor_.native_handle()); }
 
   std::uint32_t port() const override { return acceptor_.local_endpoint().port(); }
 
@@ -106,12 +110,25 @@ class TcpListener : public Listener {
  private:
   TcpLoop& loop_;
   tcp::acceptor acceptor_;
+  std::shared_ptr<std::set<int>> listening_;  // of the host, which may be gone before us
 };
 
+bool is_machines_name(const std::string& host) {
+  asio::error_code is_no_address;
+  asio::ip::make_address(host, is_no_address);
+  return is_no_address && host != "localhost";
+}
+
 // Calls once; returns 0 or the error number.
-Task<int> connect(TcpLoop& loop, tcp::socket& socket, tcp::endpoint to) {
+Task<int> connect(TcpLoop& loop, tcp::socket& socket, tcp::endpoint to,
+                  std::optional<asio::ip::address> from) {
   socket.open(to.protocol());
   socket.non_blocking(true);
+  if (from && !to.address().is_loopback()) {
+    asio::error_code error;
+    socket.bind({*from, 0}, error);
+    if (error) co_return error.value();
+  }
   // Asio's own connect() would wait for the answer in poll(), and with it the whole loop.
   if (::connect(socket.native_handle(), to.data(), static_cast<socklen_t>(to.size())) == 0) {
     co_return 0;
@@ -129,6 +146,17 @@ Task<int> connect(TcpLoop& loop, tcp::socket& socket, tcp::endpoint to) {
 
 }  // namespace
 
+TcpHost::TcpHost(TcpLoop& loop, const std::string& network) : loop_(loop), network_(network) {
+  if (!network.empty()) own_ = own_address_on(network);
+}
+
+std::string TcpHost::describe_way(const Address& to) {
+  const tcp::endpoint there = endpoint_of(to);
+  const std::string from = own_ ? own_->to_string() : own_address_towards(there.address());
+  return fmt::format("{}:{} from {}", there.address().to_string(), there.port(),
+                     from.empty() ? "nowhere, as no network leads there" : from);
+}
+
 Address TcpHost::find(const std::string& name) {
   const std::size_t colon = name.rfind(':');
   if (colon == std::string::npos) {
@@ -141,27 +169,42 @@ Address TcpHost::find(const std::string& name) {
   if (error || found.empty()) {
     throw Error(fmt::format("the rendezvous '{}' cannot be found ({})", name, error.message()));
   }
-  return address_of(found.begin()->endpoint());
+  for (const auto& each : found) {
+    if (is_in_subnet(each.endpoint().address(), network_)) return address_of(each.endpoint());
+  }
+  const tcp::endpoint first = found.begin()->endpoint();
+  // Some machines know their own name by a loopback address, where no other can call.
+  const auto outward = first.address().is_loopback() && is_machines_name(name.substr(0, colon))
+                           ? own_outward_address()
+                           : std::nullopt;
+  return address_of(outward ? tcp::endpoint(own_.value_or(*outward), first.port()) : first);
 }
 
 // Who is found on loopback is called by this machine only, so nobody else needs to reach us.
 std::unique_ptr<Listener> TcpHost::listen(const Address& place, std::uint32_t port) {
   tcp::endpoint where = endpoint_of(place);
   where.port(static_cast<std::uint16_t>(port));
-  if (!where.address().is_loopback()) where = {where.protocol(), where.port()};
-  tcp::acceptor acceptor = listen_at(loop_, where);
-  listening_fd_ = acceptor.native_handle();
-  return std::make_unique<TcpListener>(loop_, std::move(acceptor));
+  if (!where.address().is_loopback()) {
+    // Rank 0 is called where it was said to be.
+    if (own_ && port != 0 && *own_ != where.address()) {
+      throw Error(fmt::format("all are to meet at {}, and on the network {} this machine is {}",
+                              where.address().to_string(), network_, own_->to_string()),
+                  fmt::format("give --rendezvous {}:{}", own_->to_string(), port));
+    }
+    where =
+        own_ ? tcp::endpoint(*own_, where.port()) : tcp::endpoint(where.protocol(), where.port());
+  }
+  return std::make_unique<TcpListener>(loop_, listen_at(loop_, where), listening_);
 }
 
 std::unique_ptr<Listener> TcpHost::adopt(int listening_fd) {
-  listening_fd_ = listening_fd;
-  return std::make_unique<TcpListener>(loop_, tcp::acceptor(loop_.io(), tcp::v4(), listening_fd));
+  return std::make_unique<TcpListener>(loop_, tcp::acceptor(loop_.io(), tcp::v4(), listening_fd),
+                                       listening_);
 }
 
 Task<Host::Answer> TcpHost::call(Address to) {
   tcp::socket socket(loop_.io());
-  Task<int> calling = connect(loop_, socket, endpoint_of(to));
+  Task<int> calling = connect(loop_, socket, endpoint_of(to), own_);
   const int error = co_await calling;
   if (error == 0) co_return Answer{std::make_unique<TcpLink>(std::move(socket))};
   co_return Answer{nullptr, error == ECONNREFUSED, std::generic_category().message(error)};
@@ -175,6 +218,10 @@ void TcpHost::draw(Bytes bytes) {
 
 tcp::acceptor listen_on_loopback(TcpLoop& loop) {
   return listen_at(loop, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+}
+
+tcp::acceptor listen_anywhere(TcpLoop& loop) {
+  return listen_at(loop, tcp::endpoint(tcp::v4(), 0));
 }
 
 }  // namespace starling

@@ -52,7 +52,7 @@ std::string CheckpointShelf::take(const nlohmann::json& event) {
       auto& files = at_step_[file.step];
       files[file.rank] = file;
       // Where workers come and go, whoever writes says how many there are.
-      if (options_.machines == 1) options_.workers = event.value("workers", options_.workers);
+      options_.workers = event.value("workers", options_.workers);
       if (files.size() == expected()) complete(file.step, files);
     } else {
       newest_[file.rank] = file;
@@ -131,11 +131,41 @@ void CheckpointShelf::clear_up() {
   }
 }
 
+namespace {
+
+// Where machines share a folder, each has a manifest of its own there, and a checkpoint is whole if they
+// name the files of all between them. Who finds only one machine's can ask for no more.
+bool is_of_all(const Manifest& manifest, const std::vector<Manifest>& all) {
+  const auto files_of = [&](std::uint64_t number, int workers) {
+    std::set<int> ranks;
+    for (const Manifest& each : all) {
+      if (each.number != number || each.workers != workers) continue;
+      for (const StateFile& file : each.files) ranks.insert(file.rank);
+    }
+    return ranks.size();
+  };
+  const bool shared = std::ranges::any_of(all, [&](const Manifest& each) {
+    return files_of(each.number, each.workers) > each.files.size();
+  });
+  const auto needed = static_cast<std::size_t>(manifest.workers + manifest.servers);
+  return !shared || files_of(manifest.number, manifest.workers) >= needed;
+}
+
+}  // namespace
+
 std::optional<std::filesystem::path> newest_checkpoint(
     const std::filesystem::path& folder, const std::function<void(const std::string&)>& say) {
+  std::vector<Manifest> all;
+  for (const std::filesystem::path& path : manifests_in(folder)) {
+    try {
+      all.push_back(read_manifest(path));
+    } catch (const Error&) {  // is told of below
+    }
+  }
   for (const std::filesystem::path& path : manifests_in(folder)) {
     try {
       const Manifest manifest = read_manifest(path);
+      if (!is_of_all(manifest, all)) throw Error(path.string() + " is without those of others");
       for (const StateFile& file : manifest.files) read_state_file(folder, file);
       return path;
     } catch (const std::exception& error) {

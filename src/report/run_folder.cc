@@ -90,7 +90,9 @@ RunFolder::RunFolder(std::filesystem::path path, const Settings& settings,
 
 void RunFolder::open_files(std::ios::openmode mode) {
   for (const auto& [file, name] : {std::pair{&metrics_, kMetrics}, {&network_, kNetwork}}) {
-    file->open(path_ / name, std::ios::out | mode);
+    if (mode == std::ios::trunc) std::ofstream(path_ / name, mode);
+    // Launchers that share the folder add to the same files.
+    file->open(path_ / name, std::ios::out | std::ios::app);
     if (!*file) {
       throw Error(fmt::format("cannot write {}: {}", (path_ / name).string(), ::strerror(errno)),
                   "choose another folder with --run");

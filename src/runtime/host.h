@@ -52,6 +52,8 @@ class Host {
   // reach that place. Throws Error.
   virtual std::unique_ptr<Listener> listen(const Address& place, std::uint32_t port) = 0;
   virtual Task<Answer> call(Address to) = 0;
+  // Whom a call goes to, and by which of our addresses, for people.
+  virtual std::string describe_way(const Address& to) = 0;
 
   // Fills these bytes so that nobody can guess them.
   virtual void draw(Bytes bytes) = 0;

@@ -211,6 +211,10 @@ std::unique_ptr<Listener> SimHost::listen(const Address&, std::uint32_t port) {
   return std::make_unique<Door>(*this, port);
 }
 
+std::string SimHost::describe_way(const Address& to) {
+  return fmt::format("host {} from host {}", to.ip[kHostByte], number_);
+}
+
 Task<Host::Answer> SimHost::call(Address to) {
   SimHost& other = hub_.host(to.ip[kHostByte]);
   co_await sleep_until(loop(), loop().now() + hub_.draw_delay(number_, other.number_));

@@ -99,6 +99,7 @@ class SimHost : public Host {
   Address find(const std::string& name) override;
   std::unique_ptr<Listener> listen(const Address& place, std::uint32_t port) override;
   Task<Answer> call(Address to) override;
+  std::string describe_way(const Address& to) override;
   void draw(Bytes bytes) override;
 
   int number() const { return number_; }

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -97,6 +98,7 @@ Worker::Memory memory_of(torch::optim::Optimizer& optimizer) {
   return memory;
 }
 
+constexpr Time kMostBetweenMeetings = std::chrono::seconds(2);
 constexpr const char* kModelFile = "model.safetensors";
 constexpr Channel kCheckpointChannel{5, Purpose::control, "agreeing on a checkpoint"};
 
@@ -244,7 +246,8 @@ class Trainer {
         legacy_.past.reset();  // a server beside this worker may have begun with it only now
       step_ = step + 1;
       report_progress();
-      if (taken && checkpoint_is_due()) keep_checkpoint();
+      if (taken && checkpoint_is_due(stop)) keep_checkpoint();
+      if (all_stop_) throw AskedToStop("the launcher asked it to stop");
       if (stop.asked_to_leave()) dist_.leave();
       if (dist_.generation_is_over()) {
         go_on();
@@ -306,30 +309,44 @@ class Trainer {
   Group cutters() { return cuts_together(settings_) ? dist_.everyone() : dist_.copy(); }
 
   // By steps all know. By time one of them says; so that nobody is asked in vain after every step, it
-  // also says when they meet next: four times in an interval.
-  bool checkpoint_is_due() {
+  // also says when they meet next: four times in an interval, and often enough to hear soon of one that
+  // is to stop. Then all do, with a last checkpoint.
+  bool checkpoint_is_due(const StopSignal& stop) {
     if (!writer_) return false;
-    if (interval_->steps > 0) return rounds_ / interval_->steps > kept_round_ / interval_->steps;
+    if (!meets()) return rounds_ / interval_->steps > kept_round_ / interval_->steps;
     if (rounds_ < meeting_) return false;
+    std::uint64_t stops = stop.asked() ? 1 : 0;
     struct {
-      std::uint64_t is_due, next;
+      std::uint64_t is_due, next, stop;
     } word{};
-    if (const Group group = cutters(); group.rank() == 0) {
-      const Time now = dist_.loop().now(), since = now - kept_;
+    const Group group = cutters();
+    const Time met_before = std::exchange(met_, dist_.loop().now());
+    dist_.run("agreeing on a checkpoint", gather_wishes(stops));
+    if (group.rank() == 0) {
+      const Time since = met_ - kept_;
       const Time round =
-          std::max(Time(1), (now - met_) / static_cast<Time::rep>(rounds_ - met_round_));
-      word.is_due = since >= interval_->time ? 1 : 0;
+          std::max(Time(1), (met_ - met_before) / static_cast<Time::rep>(rounds_ - met_round_));
+      word.stop = stops;
+      word.is_due = stops > 0 || since >= interval_->time ? 1 : 0;
       const Time wait = word.is_due ? interval_->time : interval_->time - since;
-      word.next =
-          rounds_ + std::clamp<std::uint64_t>(
-                        static_cast<std::uint64_t>(std::min(wait, interval_->time / 4) / round), 1,
-                        1'000'000);
+      const Time next = std::min({wait, interval_->time / 4, kMostBetweenMeetings});
+      word.next = rounds_ +
+                  std::clamp<std::uint64_t>(static_cast<std::uint64_t>(next / round), 1, 1'000'000);
     }
-    met_ = dist_.loop().now();
     dist_.run("agreeing on a checkpoint", tell_cutters(word));
     met_round_ = rounds_;
     meeting_ = word.next;
+    all_stop_ = word.stop > 0;
+    // A launcher that waits for our end must know that there is something to write.
+    if (all_stop_) report_event(dist_.job(), {{"event", "saving"}});
     return word.is_due != 0;
+  }
+  bool meets() const { return writer_ && interval_->steps == 0; }
+  Task<> gather_wishes(std::uint64_t& wishes) {
+    std::int64_t sum = static_cast<std::int64_t>(wishes);
+    const Vector count = std::span(&sum, 1);
+    co_await reduce(cutters(), kCheckpointChannel, count, Reduction::sum, 0);
+    wishes = static_cast<std::uint64_t>(sum);
   }
   template <class Word>
   Task<> tell_cutters(Word& word) {
@@ -356,7 +373,7 @@ class Trainer {
   // The launcher asks one worker, and only whoever leads speaks up when another is lost. One that
   // fails by itself has a model as good as any, unless the others go on.
   bool leaves_the_model(const std::exception& error) {
-    if (dynamic_cast<const AskedToStop*>(&error) != nullptr) return true;
+    if (dynamic_cast<const AskedToStop*>(&error) != nullptr) return !all_stop_ || dist_.leads();
     if (dist_.copy().size() > 1) return false;  // its other slices are lost, or will be
     if (dynamic_cast<const CutOff*>(&error) != nullptr) return false;
     const auto* lost = dynamic_cast<const PeerLost*>(&error);
@@ -438,7 +455,7 @@ class Trainer {
 
   std::optional<std::uint64_t> next_batch(const StopSignal& stop) {
     std::uint64_t batch = kNoMore;
-    if (asks_for_work() && stop.asked()) batch = kStop;
+    if (asks_for_work() && stop.asked() && !meets()) batch = kStop;
     dist_.run("asking for work", ask_for_batch(batch));
     if (batch == kStop) throw AskedToStop("the launcher asked it to stop");
     return batch == kNoMore ? std::nullopt : std::optional(batch);
@@ -820,7 +837,8 @@ class Trainer {
   std::uint64_t met_round_ = 0;   // the last time, and
   std::uint64_t kept_round_ = 0;  // when there was one
   Time met_{0}, kept_{0};
-  DoneBatches done_;  // by this worker, of what was left when this many workers began
+  bool all_stop_ = false;  // as they have agreed
+  DoneBatches done_;       // by this worker, of what was left when this many workers began
 
   std::uint64_t step_ = 0;
   std::uint64_t evaluated_ = 0;  // how often it was due

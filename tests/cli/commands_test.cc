@@ -50,7 +50,7 @@ TEST(Commands, SayWhatTheyWereBuiltOf) {
   const auto facts = nlohmann::json::parse(object.out, nullptr, false);
   ASSERT_TRUE(facts.is_object()) << object.out;
   EXPECT_TRUE(text.out.starts_with("starling " + facts.value("version", "?") + "\n")) << text.out;
-  for (const char* fact : {"compiler", "libtorch", "tls"}) {
+  for (const char* fact : {"compiler", "libtorch", "tls", "mpi"}) {
     ASSERT_TRUE(facts.contains(fact)) << object.out;
     EXPECT_NE(text.out.find(facts[fact]), std::string::npos) << fact << "\n" << text.out;
   }

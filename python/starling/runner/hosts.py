@@ -32,21 +32,18 @@ def parse_hostfile(path: str) -> list[tuple[str, int]]:
     return found
 
 
-def is_here(name: str) -> bool:
-    return name in ("localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn())
-
-
-def check_local(hosts: Optional[str], hostfile: Optional[str], processes: int) -> None:
-    """Raises ValueError unless all of it can run here."""
+def host_flags(hosts: Optional[str], hostfile: Optional[str], processes: int) -> list[str]:
+    """What `starling launch` is to be told of them. Raises ValueError if there are too few slots."""
     if hosts is None and hostfile is None:
-        return
+        return []
     found = parse_hosts(hosts) if hosts is not None else parse_hostfile(hostfile)
-    for name, _ in found:
-        if not is_here(name):
-            raise ValueError(
-                f"{name} is another machine: run `starling launch --machines N --machine I "
-                "--rendezvous host:port --secret-file file` on each"
-            )
     slots = sum(count for _, count in found)
     if slots < processes:
         raise ValueError(f"{processes} processes, and only {slots} slots")
+    if all(is_here(name) for name, _ in found):
+        return []
+    return ["--hosts", ",".join(f"{name}:{count}" for name, count in found)]
+
+
+def is_here(name: str) -> bool:
+    return name in ("localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn())

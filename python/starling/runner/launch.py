@@ -7,12 +7,15 @@ import os
 import sys
 from typing import Optional, Sequence
 
-from .hosts import check_local
+from .elastic import elastic_words
+from .hosts import host_flags
 from .program import starling_program
 
 _EXAMPLE = """examples:
   starlingrun -np 4 python train.py
   starlingrun -np 4 -H localhost:4 -x OMP_NUM_THREADS=1 python train.py --epochs 3
+  starlingrun -np 4 --min-num-proc 2 --max-num-proc 8 --host-discovery-script ./hosts.sh python train.py
+  starlingrun -np 8 -H a:4,b:4 python train.py
 """
 
 _LEVELS = {"TRACE": "trace", "DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "err",
@@ -28,6 +31,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-np", "--num-proc", type=int, dest="num_proc", help="how many processes")
     parser.add_argument("-H", "--hosts", help="where, as host:slots,host:slots")
     parser.add_argument("-hostfile", "--hostfile", help="a file of lines 'host slots=number'")
+    parser.add_argument("-p", "--ssh-port", type=int, help="with -H: where sshd listens")
+    parser.add_argument("-i", "--ssh-identity-file", help="with -H: the key for ssh")
+    parser.add_argument("--rsh", help="with -H: what to use instead of ssh")
+    parser.add_argument("--network-interface", "--network-interfaces",
+                        help="by which network machines reach each other: eth1, or 10.0.0.0/24")
     parser.add_argument("-x", action="append", default=[], dest="variables", metavar="NAME[=VALUE]",
                         help="an environment variable for the processes; may be given several times")
     parser.add_argument("--verbose", action="store_true", help="print more")
@@ -38,17 +46,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--timeline-mark-cycles", action="store_true")
     parser.add_argument("--fusion-threshold-mb", type=int,
                         help="how many MB of small tensors go as one")
-    elastic = parser.add_argument_group("elastic jobs, which are not there yet")
-    elastic.add_argument("--min-num-proc", "--min-np", type=int)
-    elastic.add_argument("--max-num-proc", "--max-np", type=int)
-    elastic.add_argument("--slots-per-host", type=int)
-    elastic.add_argument("--host-discovery-script")
-    elastic.add_argument("--reset-limit", type=int)
-    elastic.add_argument("--blacklist-cooldown-range", type=int, nargs=2)
+    elastic = parser.add_argument_group("elastic jobs, whose workers come and go")
+    elastic.add_argument("--min-num-proc", "--min-np", type=int,
+                         help="with fewer processes those who are left wait for others; -np unless given")
+    elastic.add_argument("--max-num-proc", "--max-np", type=int,
+                         help="how many there may be; -np unless given")
+    elastic.add_argument("--host-discovery-script", metavar="PROGRAM",
+                         help="prints which hosts there are now, host:slots a line; run every second")
+    elastic.add_argument("--slots-per-host", "--slots", type=int,
+                         help="for hosts whose slots the script does not tell")
+    elastic.add_argument("--reset-limit", type=int,
+                         help="fail when processes have come or gone more often than that")
+    elastic.add_argument("--blacklist-cooldown-range", type=int, nargs=2, metavar=("LEAST", "MOST"),
+                         help="seconds after which a host on which a process failed is tried again; "
+                              "without it, it never is")
     ignored = parser.add_argument_group("taken for Horovod's sake, and not needed")
     ignored.add_argument("--gloo", action="store_true")
-    ignored.add_argument("--network-interface", "--network-interfaces")
-    ignored.add_argument("-p", "--ssh-port", type=int)
     ignored.add_argument("--disable-cache", action="store_true")
     parser.add_argument("--mpi", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
@@ -65,19 +78,16 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.mpi:
         raise Refused("--mpi: start the program with mpirun itself, hvd.init() finds its ranks")
     if arguments.num_proc is None:
+        arguments.num_proc = arguments.min_num_proc
+    if arguments.num_proc is None:
         raise Refused("how many processes? give -np")
     if arguments.num_proc < 1:
         raise Refused(f"-np {arguments.num_proc} cannot be")
-    for name in ("min_num_proc", "max_num_proc"):
-        value = getattr(arguments, name)
-        if value is not None and value != arguments.num_proc:
-            raise Refused(f"--{name.replace('_', '-')} {value}: the number of processes cannot "
-                          f"change yet, it is that of -np {arguments.num_proc}")
     for name in ("slots_per_host", "blacklist_cooldown_range"):
-        if getattr(arguments, name) is not None:
-            raise Refused(f"--{name.replace('_', '-')}: hosts cannot come and go yet; leave it out")
-    if arguments.host_discovery_script:
-        raise Refused("--host-discovery-script: hosts cannot come and go yet; name them with -H")
+        if getattr(arguments, name) is not None and not arguments.host_discovery_script:
+            raise Refused(f"--{name.replace('_', '-')} goes with --host-discovery-script")
+    if arguments.host_discovery_script and (arguments.hosts or arguments.hostfile):
+        raise Refused("give hosts, or a script that names them, not both")
 
 
 def _environment(arguments: argparse.Namespace) -> dict[str, str]:
@@ -103,6 +113,25 @@ def _environment(arguments: argparse.Namespace) -> dict[str, str]:
     return environment
 
 
+def _ssh_flags(arguments: argparse.Namespace, environment: dict[str, str]) -> list[str]:
+    flags = []
+    if arguments.ssh_port or arguments.ssh_identity_file:
+        ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10"
+        if arguments.ssh_port:
+            ssh += f" -p {arguments.ssh_port}"
+        if arguments.ssh_identity_file:
+            ssh += f" -i {arguments.ssh_identity_file}"
+        flags += ["--rsh", ssh]
+    if arguments.rsh:
+        flags += ["--rsh", arguments.rsh]
+    for variable in arguments.variables:
+        flags += ["-x", variable.partition("=")[0]]
+    for name in sorted(environment):
+        if name.startswith("HOROVOD_"):
+            flags += ["-x", name]
+    return flags
+
+
 def main(words: Optional[Sequence[str]] = None) -> int:
     arguments = _parser().parse_args(words)
     try:
@@ -113,9 +142,16 @@ def main(words: Optional[Sequence[str]] = None) -> int:
                   "    [X] Starling\n\nAvailable Tensor Operations:\n    [X] Starling")
             return 0
         _check(arguments)
-        check_local(arguments.hosts, arguments.hostfile, arguments.num_proc)
         environment = _environment(arguments)
-        command = [starling_program(), "launch", "-n", str(arguments.num_proc)]
+        where = host_flags(arguments.hosts, arguments.hostfile, arguments.num_proc)
+        if where:
+            where += _ssh_flags(arguments, environment)
+        command = [starling_program(), "launch", "-n", str(arguments.num_proc), *where]
+        if arguments.network_interface:
+            command += ["--interface", arguments.network_interface]
+        command += elastic_words(arguments.num_proc, arguments.min_num_proc, arguments.max_num_proc,
+                                 arguments.reset_limit, arguments.host_discovery_script,
+                                 arguments.slots_per_host, arguments.blacklist_cooldown_range)
         if arguments.start_timeout is not None:
             command += ["--timeout", str(arguments.start_timeout)]
         program = arguments.command
