@@ -13,7 +13,7 @@ PREFIX  ?= /usr/local
 # A compiler on libtorch wants about 2 GB; memory, not cores, is what a small machine runs out of.
 JOBS    ?= $(shell nproc)
 
-.PHONY: all build train test python wheel test-torch2 mutate fuzz bench mnist fashion-mnist kjv setup install sanitize asan tsan format check-format clean help
+.PHONY: all build train test python wheel test-torch2 mutate fuzz bench mnist fashion-mnist kjv setup install deb sanitize asan tsan format check-format clean help
 
 all: build
 
@@ -29,6 +29,7 @@ help:
 	@echo "make bench         all-reduce beside Gloo and Open MPI, training beside PyTorch DDP, codecs"
 	@echo "make sanitize      the tests without libtorch under the address+undefined and the thread sanitizer"
 	@echo "make install       library, headers, CMake package and program (PREFIX=$(PREFIX))"
+	@echo "make deb           the same as Debian packages, into build/packages"
 	@echo "make format        format all sources"
 
 setup:
@@ -56,8 +57,10 @@ fashion-mnist:
 kjv:
 	@scripts/get-kjv $(KJV)
 
-train: build mnist
-	@./starling train --workers 4 --strategy pairwise --passes 1 --period 1 \
+# An installed program of this very source (make deb) is taken as it is; nothing has to be built then.
+train:
+	@program=$$(scripts/installed) || { program=./starling && $(MAKE) --no-print-directory build; } && \
+	  $(MAKE) --no-print-directory mnist && $$program train --workers 4 --strategy pairwise --passes 1 --period 1 \
 	  --model mnist-cnn --data mnist --epochs 3 --batch 64 --lr 0.1 --momentum 0.5 --seed 1
 
 test:
@@ -114,6 +117,13 @@ asan tsan:
 	  TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp" UBSAN_OPTIONS=print_stacktrace=1 \
 	  ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0" \
 	  ctest -j $(JOBS) --output-on-failure --no-tests=error
+
+# starling and libstarling-dev, for this machine's distribution and processor.
+deb:
+	@scripts/setup deb
+	@$(MAKE) --no-print-directory build
+	@cpack --config $(BUILD)/CPackConfig.cmake > build/package.log 2>&1 || { cat build/package.log; exit 1; }
+	@ls build/packages/*.deb
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX) --strip

@@ -15,12 +15,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/version.h"
 #include "cli/command.h"
 #include "cli/nearest_name.h"
+#include "cli/version_text.h"
 #include "job/job.h"
 #include "launch/launcher.h"
-#include "measure/machine.h"
 
 namespace {
 
@@ -53,9 +52,11 @@ int main(int argc, char** argv) {
                "starling"};
   app.footer("Try: starling train --data synthetic --workers 4");
   app.require_subcommand(1);
-  app.set_version_flag("--version", [] {
-    return fmt::format("starling {}\n{}", starling::version(), starling::kernels_description());
-  });
+  bool as_json = false;  // stands before the version, so that it is known by then
+  CLI::Option* json = app.add_flag("--json", as_json, "with --version: as one JSON object");
+  json->needs(app.set_version_flag(
+      "--version", [&] { return as_json ? starling::version_json() : starling::version_text(); },
+      "print which Starling this is, what it was built of, and exit"));
   starling::add_train_command(app);
   // What stands behind -- is a program's own: no word of it is a flag of ours, nor meant by an error.
   std::vector<std::string> words(argv + 1, argv + argc);

@@ -24,12 +24,15 @@ using nlohmann::json;
 struct StatusCommand {
   std::string run;
   bool print_json = false;
+  bool check_ready = false;
+  std::string alive_within;
 };
 
 struct Job {
   int launcher;
   json description;
   std::vector<RankStatus> ranks;
+  bool lets_others_in;
 };
 
 bool is_named(const RunningJob& job, const json& description, const std::string& name) {
@@ -46,7 +49,8 @@ std::vector<Job> find_jobs(const std::string& name) {
   for (const RunningJob& each : running) {
     const json description = json::parse(each.description, nullptr, false);
     if (!description.is_object() || !is_named(each, description, name)) continue;
-    found.push_back({each.launcher, description, read_boards(each.folder)});
+    found.push_back(
+        {each.launcher, description, read_boards(each.folder), !read_doors(each.folder).empty()});
   }
   if (found.empty() && !name.empty() && !running.empty()) {
     throw Error(fmt::format("no running job is called '{}'", name),
@@ -117,9 +121,31 @@ json as_json(const Job& job, BoardTime now) {
   return result;
 }
 
+// For the probes of a cluster's engine, which look at the exit code.
+void check(const StatusCommand& command, const std::vector<Job>& jobs, BoardTime now) {
+  if (jobs.empty()) throw Error("no job of yours runs on this machine");
+  for (const Job& job : jobs) {
+    if (command.check_ready && !job.lets_others_in) {
+      throw Error("no worker of it lets others in: not all have joined yet, or it is not elastic");
+    }
+    if (command.alive_within.empty()) continue;
+    const std::chrono::nanoseconds within = parse_duration(command.alive_within);
+    for (const RankStatus& each : job.ranks) {
+      const bool silent = now - each.entry.written > within;
+      if (each.process == RankStatus::Process::runs
+              ? silent
+              : each.process == RankStatus::Process::stopped) {
+        throw Error(fmt::format("no sign of life from rank {} for {}: it {}", each.rank,
+                                command.alive_within, describe_doing(each, now)));
+      }
+    }
+  }
+}
+
 void show(const StatusCommand& command) {
   const std::vector<Job> jobs = find_jobs(command.run);
   const BoardTime now = std::chrono::steady_clock::now();
+  if (command.check_ready || !command.alive_within.empty()) return check(command, jobs, now);
   if (command.print_json) {
     json all = json::array();
     for (const Job& job : jobs) all.push_back(as_json(job, now));
@@ -148,10 +174,17 @@ void add_status_command(CLI::App& app) {
       "a worker computes, hangs or is stopped.\n\n"
       "Example:\n"
       "  starling status\n"
-      "  starling status runs/mine --json");
+      "  starling status runs/mine --json\n"
+      "  starling status --alive 5min");
   status->add_option("run", command->run,
                      "only the job with this run folder, or of this launcher's process");
   status->add_flag("--json", command->print_json, "print one JSON object");
+  status->add_option("--alive", command->alive_within,
+                     "print nothing, and fail unless a job runs here and each worker has given a "
+                     "sign of life within that long, which none does while it computes a step");
+  status->add_flag(
+      "--ready", command->check_ready,
+      "print nothing, and fail unless all have joined an elastic job and let others in");
   status->callback([command] { show(*command); });
 }
 

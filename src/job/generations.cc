@@ -50,7 +50,10 @@ Task<> Generations::begin(std::unique_ptr<Listener> listener) {
     roster_.members.push_back(Member{0, host_.find(door)});
   }
   place_ = is_guest ? roster_.members[0].door : host_.find(job_.rendezvous);
-  door_ = std::make_unique<RosterDoor>(host_, job_, host_.listen(place_, 0));
+  // A server has its machine's worker beside it, at the port that is known.
+  const int port = role_ == Member::Role::worker ? job_.door_port : 0;
+  door_ = std::make_unique<RosterDoor>(host_, job_,
+                                       host_.listen(place_, static_cast<std::uint32_t>(port)));
   if (!is_guest) co_await meet_first(std::move(listener));
   Member self{id_, {place_.ip, door_->port()}, 0, role_};
   if (!is_guest) self = roster_.members[static_cast<std::size_t>(rank())];

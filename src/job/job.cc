@@ -44,6 +44,7 @@ Job job_from_environment() {
   }
   job.rendezvous = text(kRendezvousVariable);
   job.guest_of = text(kGuestVariable);
+  job.door_port = number(kDoorPortVariable, 0, 1, 65'535);
   job.secret = text(kSecretVariable);
   job.listen_fd = number(kListenVariable, -1, 0, 1 << 20);
   job.events_fd = number(kEventsVariable, -1, 0, 1 << 20);

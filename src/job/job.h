@@ -23,6 +23,7 @@ struct Job {
   std::string rendezvous;  // host:port where rank 0 listens; not over MPI
   std::string secret;      // known to this job's workers only
   std::string guest_of;    // to join a job that runs: doors of members, host:port,host:port
+  int door_port = 0;       // where members of an elastic job are asked about it; 0: anywhere
   int listen_fd = -1;      // rank 0: the socket that already listens there
   int events_fd = -1;      // where to report progress, or -1
   std::chrono::seconds timeout{60};  // for any one operation
@@ -45,13 +46,15 @@ Job job_from_environment();
 // it is said otherwise.
 Encryption encryption_from_environment();
 
-// The variables that describe a job, for the launcher to set.
+// The variables that describe a job, for the launcher to set. The port of the door is for whoever starts
+// one worker a machine, each with an address that others know before it is there.
 inline constexpr const char* kRankVariable = "STARLING_RANK";
 inline constexpr const char* kSizeVariable = "STARLING_SIZE";
 inline constexpr const char* kLocalSizeVariable = "STARLING_LOCAL_SIZE";
 inline constexpr const char* kTransportVariable = "STARLING_TRANSPORT";
 inline constexpr const char* kRendezvousVariable = "STARLING_RENDEZVOUS";
 inline constexpr const char* kGuestVariable = "STARLING_GUEST_OF";
+inline constexpr const char* kDoorPortVariable = "STARLING_DOOR_PORT";
 inline constexpr const char* kSecretVariable = "STARLING_SECRET";
 inline constexpr const char* kListenVariable = "STARLING_LISTEN_FD";
 inline constexpr const char* kEventsVariable = "STARLING_EVENTS_FD";

@@ -40,7 +40,22 @@ TEST(Commands, AreListedByHelp) {
   for (const char* command : {"train", "launch", "measure", "systems", "explain", "bench"}) {
     EXPECT_NE(ran.out.find(command), std::string::npos) << ran.out;
   }
-  EXPECT_EQ(starling_program({"--version"}).status, "exit 0");
+}
+
+TEST(Commands, SayWhatTheyWereBuiltOf) {
+  const Ran text = starling_program({"--version"}),
+            object = starling_program({"--version", "--json"});
+  EXPECT_EQ(text.status, "exit 0");
+  EXPECT_EQ(object.status, "exit 0");
+  const auto facts = nlohmann::json::parse(object.out, nullptr, false);
+  ASSERT_TRUE(facts.is_object()) << object.out;
+  EXPECT_TRUE(text.out.starts_with("starling " + facts.value("version", "?") + "\n")) << text.out;
+  for (const char* fact : {"compiler", "libtorch", "tls", "mpi"}) {
+    ASSERT_TRUE(facts.contains(fact)) << object.out;
+    EXPECT_NE(text.out.find(facts[fact]), std::string::npos) << fact << "\n" << text.out;
+  }
+  EXPECT_TRUE(facts["tls"].get<std::string>().starts_with("OpenSSL")) << facts;
+  EXPECT_EQ(starling_program({"--json"}).status, "exit 2");
 }
 
 TEST(Commands, ThatDoNotExistEndWithStatusTwo) {

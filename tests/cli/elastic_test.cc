@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/starling_program.h"
+#include "tests/cli/two_machines.h"
 
 namespace starling {
 namespace {
@@ -50,6 +51,12 @@ class ElasticTraining : public testing::Test {
     ADD_FAILURE() << "it did not come to step " << step;
   }
 
+  static void until_joined(Process& join) {
+    EXPECT_TRUE(wait_until(kTrainingPatience, [&] {
+      return join.err().find("has joined") != std::string::npos;
+    })) << join.err();
+  }
+
   static json summary_of(const std::string& out) {
     const Words lines = lines_of(out);
     return lines.empty() ? json() : json::parse(lines.back(), nullptr, false);
@@ -90,18 +97,34 @@ TEST_F(ElasticTraining, LetsWorkersJoinAndLeave) {
   const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};  // no other job is found there
   Process train(words({"--system", "horovod", "--workers", "2", "--secret-file", secret}), own);
   until_step(8);
+  EXPECT_EQ(Process({STARLING_PROGRAM, "status", "--ready"}, own).wait(30s), "exit 0");
   Process join({STARLING_PROGRAM, "join", "--workers", "1"}, own);
-  const auto deadline = std::chrono::steady_clock::now() + kTrainingPatience;
-  while (join.err().find("has joined") == std::string::npos &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(50ms);
-  }
+  until_joined(join);
   const std::vector<pid_t> workers = workers_of(train.pid());
   ASSERT_EQ(workers.size(), 2u);
   ::kill(workers[1], SIGTERM);  // as a machine that will be gone soon tells it
   EXPECT_EQ(train.wait(kTrainingPatience), "exit 0") << train.err();
   EXPECT_EQ(join.wait(kTrainingPatience), "exit 0") << join.err();
   EXPECT_GT(summary_of(train.out())["accuracy"], 0.8);
+}
+
+// As a container's, which is known before it is there.
+TEST_F(ElasticTraining, AsksAWorkerToLeaveAtTheDoorThatItWasGiven) {
+  const std::string secret = (folder_.path() / "secret").string();
+  std::ofstream(secret) << "a secret for those who join\n";
+  ::chmod(secret.c_str(), 0600);
+  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
+  const std::string door = free_address();
+  Process train(words({"--system", "pairwise", "--workers", "2", "--secret-file", secret}), own);
+  until_step(8);
+  Process join({STARLING_PROGRAM, "join"},
+               {own[0], "STARLING_DOOR_PORT=" + door.substr(door.find(':') + 1)});
+  until_joined(join);
+  const Ran leave = starling_program({"leave", door, "--secret-file", secret});
+  EXPECT_EQ(leave.status, "exit 0") << leave.err;
+  EXPECT_EQ(join.wait(kTrainingPatience), "exit 0") << join.err();
+  EXPECT_NE(join.err().find("has left"), std::string::npos) << join.err();
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 0") << train.err();
 }
 
 TEST_F(ElasticTraining, SaysInOneLineWhatCannotBe) {

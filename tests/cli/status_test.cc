@@ -41,6 +41,12 @@ class AStoppedWorker : public testing::Test {
 TEST_F(AStoppedWorker, IsNamedByTheLauncherAndByStatus) {
   ASSERT_TRUE(wait_until(30s, [&] { return all_exchange(); })) << job_.story();
   EXPECT_EQ(job_.err().find("nothing has moved"), std::string::npos) << job_.err();
+  const auto check = [&](const std::vector<std::string>& how) {
+    std::vector<std::string> words = {"status", std::to_string(job_.pid())};
+    words.insert(words.end(), how.begin(), how.end());
+    return starling_program(words);
+  };
+  EXPECT_EQ(check({"--alive", "60s"}).status, "exit 0");
   ASSERT_GT(worker(1), 0);
   ::kill(worker(1), SIGSTOP);
   const std::string culprit = "rank 1 keeps the others waiting";
@@ -52,7 +58,11 @@ TEST_F(AStoppedWorker, IsNamedByTheLauncherAndByStatus) {
   EXPECT_EQ(now["culprits"], culprit) << now;
   EXPECT_EQ(now["ranks"][1]["stopped"], true) << now;
   EXPECT_EQ(now["ranks"][2]["waits_for"], json::array({1})) << now;
-  const Ran table = starling_program({"status", std::to_string(job_.pid())});
+  const Ran dead = check({"--alive", "60s"}), closed = check({"--ready"});
+  EXPECT_TRUE(dead.in_one_error_line()) << dead.err;
+  EXPECT_NE(dead.err.find("rank 1"), std::string::npos) << dead.err;
+  EXPECT_TRUE(closed.in_one_error_line()) << closed.err;  // it is not elastic
+  const Ran table = check({});
   EXPECT_NE(table.out.find("is stopped"), std::string::npos) << table.out;
   ::kill(worker(1), SIGCONT);
   EXPECT_TRUE(wait_until(30s, [&] { return !job_.err_lines_with("it moves again").empty(); }))
@@ -70,6 +80,8 @@ TEST(Status, SaysWhenThereIsNothingToShow) {
   };
   EXPECT_NE(run({}).out.find("no job of yours runs"), std::string::npos);
   EXPECT_EQ(run({"--json"}).out, "{\"jobs\":[]}\n");
+  EXPECT_TRUE(run({"--ready"}).in_one_error_line());
+  EXPECT_TRUE(run({"--alive", "60s"}).in_one_error_line());
 }
 
 TEST(Status, StallIsATimeOrOff) {
