@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
@@ -145,12 +146,11 @@ void LaunchFlags::take_ranks(const LaunchPlan& plan, int asked_workers, Settings
   }
   const int servers = server_processes(settings), workers = plan.mpi->size - servers;
   if (workers < 1 || (asked_workers > 0 && asked_workers != workers)) {
+    const int wanted = std::max(asked_workers, 1);
     throw Error(
-        fmt::format("mpirun has started {} processes, and {} {}", plan.mpi->size,
-                    asked_workers > 0 ? fmt::format("{} workers", asked_workers) : "a worker",
-                    servers > 0 ? fmt::format("and {} servers are more or less", servers)
-                                : "are more or less"),
-        fmt::format("start as many with `mpirun -np {}`", std::max(asked_workers, 1) + servers));
+        fmt::format("{} workers and {} servers are not the {} processes that mpirun has started",
+                    wanted, servers, plan.mpi->size),
+        fmt::format("start as many with `mpirun -np {}`", wanted + servers));
   }
   settings.workers = workers;
 }

@@ -62,6 +62,8 @@ constexpr int kBlocksOfAPeer = 16;
 constexpr int kEnvelopeTag = 0, kFirstRestTag = 1;
 
 constexpr Time kToTell = std::chrono::milliseconds(300);
+// The first to end in trouble has mpirun end all others, who would rather hear the culprit.
+constexpr auto kForItsLastWords = std::chrono::milliseconds(600);
 constexpr auto kNap = std::chrono::microseconds(200);
 
 void check(int result, const char* call) {
@@ -161,8 +163,12 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
 
   ~MpiComm() override {
     own_loop_.look_at(nullptr);
+    if (over_ != nullptr) {
+      std::this_thread::sleep_for(kForItsLastWords);
+      return;
+    }
     try {
-      if (over_ == nullptr) has_failed() ? tell_failure() : part();
+      has_failed() ? tell_failure() : part();
     } catch (const std::exception& error) {  // mpirun ends all
       spdlog::error("leaving MPI: {}", error.what());
     }
@@ -225,7 +231,8 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
     return from.posted.find([&](const Receive& each) { return each.channel().id == channel; });
   }
   std::exception_ptr cause(const Operation& operation) const {
-    return over_ ? over_ : lost_cause(operation);
+    const std::exception_ptr lost = lost_cause(operation);
+    return lost ? lost : over_;
   }
 
   void post(Send& send) override {
