@@ -42,7 +42,7 @@ struct Memory {
 // A session that Python holds, and what is left of it when it is closed: nothing.
 class Core {
  public:
-  explicit Core(const Job& job);
+  explicit Core(const Job& job, std::optional<Session::Elastic> elastic = {});
 
   SharedSession& session() {
     if (!session_)
@@ -50,9 +50,20 @@ class Core {
     return *session_;
   }
   bool is_open() const { return session_ != nullptr; }
+  // Where workers come and go; nothing elsewhere.
+  Generations* generations() { return session().session().generations(); }
+  // That of the Comm that there is; 0 between two.
+  std::uint64_t generation() { return generation_; }
+  // Leaves the Comm: of what was begun in it, all fails.
+  void end_generation();
+  // The same, and is back with another one, and with another rank perhaps. False if this process has
+  // left, as it has asked for.
+  bool next_generation();
   // The others hear that this rank has left, or that it has failed, and on whose account.
   void close(bool failed);
   void note_lost(int rank) { lost_ = rank; }
+  // Notes which generation it is, and which sockets a forked child would have: each has its own.
+  void renew();
   // In a forked child, which has none of its threads and must not speak for its parent: closes the
   // sockets that it has inherited without a word.
   void abandon();
@@ -71,6 +82,7 @@ class Core {
   Time timeout_;
   std::vector<Socket> sockets_;
   bool forked_ = false;
+  std::uint64_t generation_ = 0;
   std::optional<int> lost_;
 };
 using SharedCore = std::shared_ptr<Core>;

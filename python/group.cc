@@ -21,7 +21,8 @@ class PyGroup {
       : core_(std::move(core)),
         messages_(of_stages ? Purpose::activations : Purpose::control),
         ranks_(std::move(ranks)),
-        group_(core_->session().comm(), ranks_, number) {}
+        group_(core_->session().comm(), ranks_, number),
+        generation_(core_->generation()) {}
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
@@ -33,6 +34,10 @@ class PyGroup {
     return begin_on(next_channel(what), std::move(make_task), seconds);
   }
   PyWork begin_on(Channel channel, MakeTask make_task, std::optional<double> seconds) {
+    if (core_->generation() != generation_) {
+      throw Error("this group is of a generation of the job that is over",
+                  "destroy the process group and make it anew");
+    }
     const Time timeout = seconds ? time_of(*seconds) : core_->timeout();
     const py::gil_scoped_release others_may_run;
     return {core_, core_->session().begin(
@@ -64,6 +69,7 @@ class PyGroup {
   Purpose messages_;
   std::vector<int> ranks_;
   Group group_;
+  std::uint64_t generation_;
   std::uint32_t begun_ = 0;
 };
 

@@ -27,7 +27,10 @@ class PyWorker {
     const SharedSession::Hold hold(core_->session());
     Session& session = core_->session().session();
     try {
-      check_alike(session, settings, agreed_settings(settings) + terms);
+      // Who comes later finds the others at work.
+      const bool all_begin =
+          session.generations() == nullptr || session.generations()->roster().generation == 1;
+      if (all_begin) check_alike(session, settings, agreed_settings(settings) + terms);
       // The session is the core's, which ends the worker before it closes it.
       worker_ =
           std::make_unique<Worker>(std::shared_ptr<Session>(std::shared_ptr<void>(), &session),
@@ -51,7 +54,29 @@ class PyWorker {
     if (!worker_) throw Error("this Dist has ended");
     const py::gil_scoped_release others_may_run;
     const SharedSession::Hold hold(core_->session());
-    return action(*worker_);
+    try {
+      return action(*worker_);
+    } catch (const Error& error) {
+      generation_failed_ = worker_->can_go_on_after(error);
+      throw;
+    }
+  }
+
+  // Of the last error: whether a later generation may do without whoever it was about.
+  bool generation_failed() { return std::exchange(generation_failed_, false); }
+  bool next_generation() {
+    return with([this](Worker& worker) {
+      core_->session().give_up_work();
+      const bool is_in = worker.next_generation();
+      core_->renew();
+      return is_in;
+    });
+  }
+  // Python's objects are let go of with this worker, at the latest.
+  void keep(py::function save, py::function restore) {
+    save_ = std::move(save);
+    restore_ = std::move(restore);
+    with([this](Worker& worker) { worker.keep({[this] { return saved(); }, restoring()}); });
   }
 
   void end(bool failed) {
@@ -67,8 +92,23 @@ class PyWorker {
   }
 
  private:
+  std::vector<std::byte> saved() {
+    const py::gil_scoped_acquire hold;
+    const auto text = save_().cast<std::string>();
+    const auto bytes = std::as_bytes(std::span(text));
+    return {bytes.begin(), bytes.end()};
+  }
+  std::function<void(ConstBytes)> restoring() {
+    return [this](ConstBytes bytes) {
+      const py::gil_scoped_acquire hold;
+      restore_(py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    };
+  }
+
   SharedCore core_;
   py::object memory_;
+  py::function save_, restore_;
+  bool generation_failed_ = false;
   std::unique_ptr<Worker> worker_;
 };
 
@@ -199,6 +239,18 @@ void add_worker(py::module_& module) {
             self.with([&](Worker& worker) { worker.report({loss, test_loss, accuracy, epoch}); });
           },
           py::arg("loss"), py::arg("test_loss"), py::arg("accuracy"), py::arg("epoch"))
+      .def_property_readonly(
+          "is_elastic",
+          [](PyWorker& self) { return self.with([](Worker& w) { return w.is_elastic(); }); })
+      .def("generation_is_over",
+           [](PyWorker& self) {
+             return self.with([](Worker& worker) { return worker.generation_is_over(); });
+           })
+      .def("generation_failed", &PyWorker::generation_failed)
+      .def("next_generation", &PyWorker::next_generation)
+      .def("leave", [](PyWorker& self) { self.with([](Worker& worker) { worker.leave(); }); })
+      // save() gives bytes, with which restore(bytes) is called in a worker that takes over from this.
+      .def("keep", &PyWorker::keep, py::arg("save"), py::arg("restore"))
       .def("end", &PyWorker::end, py::arg("failed") = false,
            py::call_guard<py::gil_scoped_release>());
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import socket
 import sys
 import threading
@@ -106,6 +107,25 @@ def _watch_for_failure() -> None:
     sys.excepthook = tell
 
 
+_asked_to_leave = False
+
+
+def _note_to_leave(*_: object) -> None:
+    global _asked_to_leave
+    _asked_to_leave = True
+
+
+def leave_on_sigterm() -> None:
+    """In an elastic job: so a machine says that it will be gone soon. The training looks for it."""
+    if threading.current_thread() is threading.main_thread():
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _note_to_leave)
+
+
+def asked_to_leave() -> bool:
+    return _asked_to_leave
+
+
 def listen(address: str) -> tuple[int, int]:
     """A socket that listens there for the other ranks: its descriptor and its port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -152,6 +172,8 @@ def _forget_in_child() -> None:
     if _open is not None:
         _open.core.abandon()
         _open = None
+    if signal.getsignal(signal.SIGTERM) is _note_to_leave:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # who ends its children means it
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

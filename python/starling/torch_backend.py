@@ -6,6 +6,14 @@
 after which DistributedDataParallel and every collective of torch.distributed run over Starling. The
 ranks meet through torch's own store, however it was made (env://, tcp://, file://, torchrun's). Under
 mpirun and srun, importing this module sets the variables that env:// reads.
+
+Under `starling launch --elastic` env:// means those who are there now. After a loss,
+
+    torch.distributed.destroy_process_group()
+    torch.distributed.init_process_group("starling")
+
+goes on among those who are left, and whoever has come meanwhile; others_come_or_go() tells between two
+steps whether somebody has.
 """
 
 from __future__ import annotations
@@ -15,6 +23,7 @@ import json
 import os
 import secrets
 import socket
+import sys
 import weakref
 from datetime import timedelta
 from typing import Optional, Sequence
@@ -37,9 +46,10 @@ from ._tensors import (
     memory,
     on_cpu,
 )
+from .common.exceptions import HasLeft
 from ._works import All, Done, Work, WorksUnderWay, seconds_of
 
-__all__ = ["StarlingGroup"]
+__all__ = ["StarlingGroup", "others_come_or_go"]
 
 _OPS = {
     dist.ReduceOp.SUM: ("sum", torch.add),
@@ -508,6 +518,65 @@ def _meet(store, rank: int, size: int, timeout: timedelta):
     return session, list(range(size)), _session.FIRST_NUMBER
 
 
+_elastic: Optional[_core.Core] = None  # from one generation to the next
+_STORE_NUMBER = _core.GROUPS - 1  # of the group that is told where torch's store is
+
+
+def _meet_generation(timeout: timedelta):
+    """Those who are there now, and a store that rank 0 of them serves."""
+    global _elastic
+    if _elastic is None:
+        _elastic = _core.Core.from_environment(at_once=False)
+        _session.leave_on_sigterm()
+    elif not _elastic.next_generation():
+        raise HasLeft
+    rank, size = _elastic.rank, _elastic.size
+    token = f"{os.environ['STARLING_SECRET']} {_elastic.generation}"
+    _session.adopt(_elastic, token, opened_by="an elastic job")
+    host = os.environ["STARLING_RENDEZVOUS"].rsplit(":", 1)[0].strip("[]")
+    place = torch.zeros(64, dtype=torch.uint8)
+    store = None
+    if rank == 0:
+        address = _session.address_towards(host)
+        store = dist.TCPStore(address, 0, size, True, timeout, wait_for_workers=False)
+        said = f"{address} {store.port}".encode()
+        place[: len(said)] = torch.tensor(list(said), dtype=torch.uint8)
+    group = _core.Group(_elastic, list(range(size)), _STORE_NUMBER)
+    group.broadcast(byte_memory(place), 0).wait()
+    if store is None:
+        host, port = bytes(place.tolist()).rstrip(b"\0").decode().split()
+        store = dist.TCPStore(host, int(port), size, False, timeout, wait_for_workers=False)
+    os.environ["RANK"], os.environ["WORLD_SIZE"] = str(rank), str(size)
+    return store, rank, size
+
+
+def _rendezvous(url: str, timeout: timedelta = timedelta(minutes=30), **_):
+    while True:
+        try:
+            yield _meet_generation(timeout)
+            return
+        except _core.PeerLost:  # before they knew each other
+            continue
+
+
+def _know_elastic_jobs() -> None:
+    """There env:// must not believe what the launcher said before anybody was lost."""
+    if "STARLING_SIZE" in os.environ and _core.is_elastic_job():
+        sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers["env"] = _rendezvous
+
+
+def others_come_or_go() -> bool:
+    """In an elastic job: whether somebody waits to be let in, or to go, so that the process group should
+    be made anew. All ranks ask together, between two steps, and hear the same."""
+    if _elastic is None:
+        return False
+    if _session.asked_to_leave():
+        _elastic.leave()
+    word = torch.tensor([int(_elastic.wants_change())])
+    dist.all_reduce(word, dist.ReduceOp.MAX)
+    return bool(word.item())
+
+
 def _create(store, rank: int, size: int, timeout: timedelta) -> StarlingGroup:
     return StarlingGroup(store, rank, size, timeout)
 
@@ -537,5 +606,6 @@ def _open_monitored_barrier() -> None:
 
 
 _launchers.adopt()
+_know_elastic_jobs()
 _register()
 _open_monitored_barrier()

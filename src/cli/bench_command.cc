@@ -85,7 +85,7 @@ void add_exchange(CLI::App& bench) {
   auto command = std::make_shared<ExchangeCommand>();
   ExchangeBench& options = command->bench;
   CLI::App* exchange =
-      bench.add_subcommand("exchange", "All-reduces between processes over loopback TCP");
+      bench.add_subcommand("exchange", "All-reduces between processes over loopback TCP, or MPI");
   exchange->footer(
       "Gloo and Open MPI are measured in the same run where their drivers were built (`make "
       "bench`).\n\n"
@@ -93,6 +93,7 @@ void add_exchange(CLI::App& bench) {
       "  starling bench exchange --workers 4 --sizes 1MB,16MB,64MB\n"
       "  starling bench exchange --algorithms auto,ring --workers 8\n"
       "  starling bench exchange --tls --workers 2 --sizes 16MB\n"
+      "  starling bench exchange --transport mpi --workers 4 --sizes 1MB,16MB\n"
       "  starling bench exchange --no-peers --write-choice src/exchange/choice.inc");
   exchange->add_option("--workers", options.workers, "numbers of processes")
       ->delimiter(',')
@@ -112,6 +113,12 @@ void add_exchange(CLI::App& bench) {
       ->capture_default_str();
   add_lab_option(*exchange, options.lab);
   exchange->add_flag("--no-peers", options.no_peers, "measure only Starling");
+  exchange
+      ->add_option_function<std::string>(
+          "--transport", [&options](const std::string& name) { options.mpi = name == "mpi"; },
+          "tcp, or mpi: over MPI, beside MPI's own all-reduce")
+      ->check(CLI::IsMember(std::vector<std::string>{"tcp", "mpi"}))
+      ->default_str("tcp");
   exchange->add_flag("--tls", options.tls, "measure Starling encrypted, too");
   exchange->add_option("--write-choice", command->choice_file,
                        "write the fastest algorithms to this file, as the table that `--exchange "

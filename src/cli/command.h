@@ -8,7 +8,9 @@ namespace starling {
 void add_train_command(CLI::App& app);
 // `program`: what to start, and its arguments.
 void add_launch_command(CLI::App& app, std::vector<std::string> program);
-void add_join_command(CLI::App& app);  // and leave
+void add_join_command(CLI::App& app, std::vector<std::string> program);  // and leave
+// `command`: what each task runs.
+void add_spark_submit_command(CLI::App& app, std::vector<std::string> command);
 void add_measure_command(CLI::App& app);
 void add_systems_command(CLI::App& app);
 void add_explain_command(CLI::App& app);

@@ -20,6 +20,7 @@ struct JoinCommand {
   std::string door;
   int workers = 1;
   std::string data_folder;
+  std::vector<std::string> program;  // that the others run, if it is not our trainer
   LaunchFlags where;
 };
 
@@ -87,7 +88,8 @@ void join_job(const JoinCommand& command) {
   plan.secret = contact.job.secret;
   plan.tls = name_of(contact.job.encryption.links);
   plan.settings = write_settings(settings);
-  plan.command = {sibling_program("starling-trainer"), "."};
+  plan.command = command.program;
+  if (plan.command.empty()) plan.command = {sibling_program("starling-trainer"), "."};
   fmt::print(stderr, "{} join{} {} at {}\n",
              command.workers == 1 ? "1 worker" : fmt::format("{} workers", command.workers),
              command.workers == 1 ? "s" : "", answer.roster.members.size(), contact.door);
@@ -110,14 +112,16 @@ void leave_job(const JoinCommand& command) {
 
 }  // namespace
 
-void add_join_command(CLI::App& app) {
+void add_join_command(CLI::App& app, std::vector<std::string> program) {
   auto joins = std::make_shared<JoinCommand>();
+  joins->program = std::move(program);
   CLI::App* join = app.add_subcommand("join", "Add workers to an elastic training that runs");
   join->footer(
       "Example:\n"
       "  starling train --workers 4 --elastic &\n"
       "  starling join --workers 2                                   the same user and machine\n"
-      "  starling join 10.0.0.1:40123 --secret-file secret.txt       from another one");
+      "  starling join 10.0.0.1:40123 --secret-file secret.txt       from another one\n"
+      "  starling join -- ./my_program its arguments                 what `starling launch` runs");
   join->add_option("door", joins->door, "host:port of any worker, as the job said when it started");
   join->add_option("-n,--workers", joins->workers, "how many")->check(CLI::Range(1, 1024));
   join->add_option("--data-folder", joins->data_folder, "where the data is on this machine");

@@ -12,6 +12,8 @@
 #include "job/engine_place.h"
 #include "job/job.h"
 #include "launch/lab.h"
+#include "net/mpi_comm.h"
+#include "strategy/server_plan.h"
 
 namespace starling {
 
@@ -60,6 +62,14 @@ void LaunchFlags::add_to(CLI::App& command) {
           "--certificates", certificates_,
           "instead of that key: files in PEM with the authority's certificate, this machine's "
           "and its key, e.g. ca.pem,own.pem,key.pem")
+      ->group(group);
+  command
+      .add_option(
+          "--transport", transport_,
+          "what goes between workers: tcp, or under mpirun also mpi, with as many workers as "
+          "it has started processes")
+      ->check(CLI::IsMember(std::vector<std::string>{"tcp", "mpi"}))
+      ->capture_default_str()
       ->group(group);
   command.add_option("--lab", lab_,
                      "run on hosts of their own with slow links, e.g. 6x100mbit, or on a lab that "
@@ -113,6 +123,37 @@ std::string read_secret(const std::string& path) {
 }
 
 }  // namespace
+
+void LaunchFlags::take_mpi(LaunchPlan& plan) const {
+  check_has_mpi();
+  plan.mpi = mpi_place();
+  const auto refuse = [](const char* flag, const char* why) {
+    throw Error(fmt::format("{} and --transport mpi do not go together", flag), why);
+  };
+  if (machines_ > 1) refuse("--machines", "mpirun knows the machines");
+  if (!lab_.empty()) refuse("--lab", "mpirun knows nothing of its hosts");
+  if (restarts_ > 0) refuse("--restarts", "MPI cannot do without a process");
+  if (tls_ == "on") refuse("--tls on", "MPI does not encrypt");
+  if (!certificates_.empty()) refuse("--certificates", "MPI does not encrypt");
+}
+
+void LaunchFlags::take_ranks(const LaunchPlan& plan, int asked_workers, Settings& settings) {
+  if (!plan.mpi) return;
+  if (settings.elastic.on) {
+    throw Error("--elastic and --transport mpi do not go together",
+                "MPI's processes are the same from the first to the last; use --transport tcp");
+  }
+  const int servers = server_processes(settings), workers = plan.mpi->size - servers;
+  if (workers < 1 || (asked_workers > 0 && asked_workers != workers)) {
+    throw Error(
+        fmt::format("mpirun has started {} processes, and {} {}", plan.mpi->size,
+                    asked_workers > 0 ? fmt::format("{} workers", asked_workers) : "a worker",
+                    servers > 0 ? fmt::format("and {} servers are more or less", servers)
+                                : "are more or less"),
+        fmt::format("start as many with `mpirun -np {}`", std::max(asked_workers, 1) + servers));
+  }
+  settings.workers = workers;
+}
 
 namespace {
 
@@ -185,6 +226,7 @@ LaunchPlan LaunchFlags::plan() const {
     }
     plan.host_memory_bytes = parse_host_memory(memory_);
   }
+  if (transport_ == name_of(Transport::mpi)) take_mpi(plan);
   if (!secret_file_.empty()) plan.secret = read_secret(secret_file_);
   if (!hosts_.empty()) {
     if (machines_ > 1)
@@ -199,7 +241,7 @@ LaunchPlan LaunchFlags::plan() const {
     throw Error(rsh_.empty() ? "-x is for --hosts" : "--rsh is for --hosts",
                 "give --hosts too, e.g. --hosts a:4,b:4");
   }
-  if (machines_ == 1 && lab_.empty()) take_place(plan);
+  if (machines_ == 1 && lab_.empty() && !plan.mpi) take_place(plan);
   if (machines_ == 1) return plan;
   if (!lab_.empty()) throw Error("a lab is on one machine", "leave out --machines, or --lab");
   if (machine_ < 0 || machine_ >= machines_) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launch/launcher.h"
+#include "strategy/settings.h"
 
 namespace starling {
 
@@ -16,11 +17,16 @@ class LaunchFlags {
   // Throws Error on what cannot be.
   LaunchPlan plan() const;
 
+  // Over MPI: as many workers as mpirun has started processes, but for servers. Throws Error if others
+  // were asked for, or if it is `elastic`.
+  static void take_ranks(const LaunchPlan& plan, int asked_workers, Settings& settings);
+
   // How many workers there are in all where an engine or --hosts says so, or else `usual`. `asked` is
   // what was asked for, or 0; throws Error if it does not fit.
   static int workers_for(LaunchPlan& plan, int asked, int usual);
 
  private:
+  void take_mpi(LaunchPlan& plan) const;
   void take_place(LaunchPlan& plan) const;
 
   int machines_ = 1;
@@ -38,6 +44,7 @@ class LaunchFlags {
   std::vector<std::string> exports_;
   std::string lab_;
   std::string memory_;
+  std::string transport_ = "tcp";
 };
 
 }  // namespace starling

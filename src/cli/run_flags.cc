@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "report/run_folder.h"
 
 namespace starling {
@@ -26,7 +27,13 @@ void RunFlags::add_to(CLI::App& command, Folder folder) {
 
 void RunFlags::complete(TrainingPlan& plan) const {
   plan.timeline = timeline_;
-  if (live_) plan.live = parse_live_address(*live_);
+  const bool writes_together = timeline_ || !plan.settings.checkpoint.every.empty();
+  if (plan.launch.mpi && plan.launch.mpi->size > 1 && writes_together &&
+      (!path_ || path_->empty())) {
+    throw Error("over MPI all ranks write timelines and checkpoints into one folder",
+                "name it with --run");
+  }
+  if (live_ && plan.launch.speaks()) plan.live = parse_live_address(*live_);
   if (path_ && !path_->empty()) {
     plan.run_folder = *path_;
   } else if (path_ || timeline_ || folder_ == Folder::always) {

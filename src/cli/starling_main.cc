@@ -3,12 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -57,12 +59,15 @@ int main(int argc, char** argv) {
   starling::add_train_command(app);
   // What stands behind -- is a program's own: no word of it is a flag of ours, nor meant by an error.
   std::vector<std::string> words(argv + 1, argv + argc);
-  const bool launches = !words.empty() && words[0] == "launch";
-  const auto program = launches ? std::ranges::find(words, "--") : words.end();
-  starling::add_launch_command(
-      app, {program == words.end() ? program : std::next(program), words.end()});
-  words.erase(program, words.end());
-  starling::add_join_command(app);
+  constexpr std::array<std::string_view, 3> kStarters = {"launch", "join", "spark-submit"};
+  const bool starts = !words.empty() && std::ranges::find(kStarters, words[0]) != kStarters.end();
+  const auto behind = starts ? std::ranges::find(words, "--") : words.end();
+  const std::vector<std::string> program(behind == words.end() ? behind : std::next(behind),
+                                         words.end());
+  words.erase(behind, words.end());
+  starling::add_launch_command(app, program);
+  starling::add_join_command(app, program);
+  starling::add_spark_submit_command(app, program);
   starling::add_measure_command(app);
   starling::add_systems_command(app);
   starling::add_explain_command(app);

@@ -49,6 +49,7 @@ void train_once(const TrainCommand& command) {
   plan.settings = command.settings.unchecked(then);
   plan.settings.workers = LaunchFlags::workers_for(plan.launch, command.settings.workers_given(),
                                                    plan.settings.workers);
+  LaunchFlags::take_ranks(plan.launch, command.settings.workers_given(), plan.settings);
   if (resumes) check_resumed(command.resume, then, plan.settings);
   check_settings(plan.settings);
   if (resumes) plan.resume = checkpoint_to_resume(command.resume);
@@ -61,8 +62,10 @@ void train_once(const TrainCommand& command) {
                                       : std::string(name_of(plan.settings.strategy));
   command.run.complete(plan);
   if (!command.resume.empty()) plan.run_folder = command.resume;
-  if (const auto remark = advice(plan.settings)) fmt::print(stderr, "note: {}\n", *remark);
+  const auto remark = advice(plan.settings);
+  if (remark && plan.launch.speaks()) fmt::print(stderr, "note: {}\n", *remark);
   const RunSummary summary = run_training(plan);
+  if (!plan.launch.speaks()) return;
   if (command.print_json) {
     fmt::print("{}\n", as_json(summary).dump());
   } else if (summary.accuracy) {
@@ -84,7 +87,8 @@ void add_train_command(CLI::App& app) {
       "  starling train --workers 4 --epochs 20 --checkpoint-every 30s --run runs/long\n"
       "  starling train --resume runs/long --workers 3\n"
       "  starling train --hosts a:4,b:4 --system pairwise            by ssh\n"
-      "  srun -n 4 starling train --system pairwise                  under Slurm");
+      "  srun -n 4 starling train --system pairwise                  under Slurm\n"
+      "  mpirun -np 4 starling train --transport mpi --system pairwise");
   command->settings.add_to(*train, SettingsFlags::Which::all);
   command->where.add_to(*train);
   command->run.add_to(*train, RunFlags::Folder::always);

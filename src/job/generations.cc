@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "exchange/collectives.h"
 #include "job/terms.h"
+#include "runtime/race.h"
 
 namespace starling {
 
@@ -15,6 +16,10 @@ namespace {
 
 constexpr Channel kMembersChannel{5, Purpose::control, "introducing the members"};
 constexpr std::chrono::seconds kTimeToMeet{15};  // for those who have just agreed on it
+
+struct Overtaken : Error {
+  using Error::Error;
+};
 
 // "10.0.0.1:40001,10.0.0.2:40001"
 std::vector<std::string> doors_in(const std::string& text) {
@@ -53,6 +58,7 @@ Task<> Generations::begin(std::unique_ptr<Listener> listener) {
   host_.draw(object_bytes(seed));
   council_ = std::make_unique<Council>(host_.loop(), *door_, self, roster_, rules_, seed);
   prepare_for_the_next();
+  if (!is_guest) council_->has_met();
   door_->open([this](const Message& question, const Address& from) {
     Message answer = council_->answer(question, from);
     if (question.kind == Message::Kind::describe) {
@@ -84,6 +90,11 @@ Task<> Generations::meet_first(std::unique_ptr<Listener> listener) {
   co_await broadcast(comm(), kMembersChannel, all, 0);
 }
 
+Mesh& Generations::comm() {
+  if (!member_) throw Error("this worker is between two generations", "join the next one first");
+  return member_->comm();
+}
+
 void Generations::prepare_for_the_next() {
   spare_ = host_.listen(place_, 0);
   council_->listen_at(spare_->port());
@@ -101,7 +112,10 @@ Task<bool> Generations::next() {
     std::optional<std::uint64_t> missing;
     try {
       co_await enter();
+      council_->has_met();
       co_return true;
+    } catch (const Overtaken&) {
+      continue;
     } catch (const PeerLost& lost) {
       spdlog::debug("generation {} did not come together: {}", roster_.generation, lost.what());
       missing = roster_.members[static_cast<std::size_t>(lost.rank())].id;
@@ -123,9 +137,20 @@ Task<> Generations::enter() {
   if (roster_.members[static_cast<std::size_t>(job.rank)].port != listener->port()) {
     throw Error("the others expect us at another port");
   }
+  Task<int> contest = race(meet(std::move(job), std::move(listener)), until_overtaken());
+  const int first = co_await contest;
+  if (first != 0) throw Overtaken("a later generation was decided");
+}
+
+Task<> Generations::meet(Job job, std::unique_ptr<Listener> listener) {
   Task<Membership> meeting =
       meet_task(host_, std::move(job), roster_.members[0].links(), std::move(listener));
   member_.emplace(co_await meeting);
+}
+
+// Some of those we wait for may be on their way to a later one.
+Task<> Generations::until_overtaken() {
+  while (council_->roster().generation == roster_.generation) co_await council_->news().rung();
 }
 
 // No link of another generation can be taken for one of this, as its secret is another.

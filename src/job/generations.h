@@ -26,11 +26,14 @@ class Generations {
   // Joins those that the launcher has started; `listener` as in join_task(). If the job names a door
   // of a generation that runs (Job::guest_of), asks to be let in there.
   Task<> begin(std::unique_ptr<Listener> listener = nullptr);
+  // Leaves the Comm. The others are still answered who ask about the roster.
+  void leave_comm() { member_.reset(); }
   // Leaves the Comm, and is back with another. False if the others go on without us, as we have asked
   // for.
   Task<bool> next();
 
-  Mesh& comm() { return member_->comm(); }
+  bool has_comm() const { return member_.has_value(); }
+  Mesh& comm();
   Council& council() { return *council_; }
   // Who is in the generation that comm() is of.
   const Roster& roster() const { return roster_; }
@@ -39,6 +42,8 @@ class Generations {
  private:
   Task<> meet_first(std::unique_ptr<Listener> listener);
   Task<> enter();
+  Task<> meet(Job job, std::unique_ptr<Listener> listener);
+  Task<> until_overtaken();
   void prepare_for_the_next();
   Job job_of_generation() const;
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "job/engine_place.h"
+#include "job/mpi_place.h"
 #include "job/variables.h"
 
 namespace starling {
@@ -34,6 +35,13 @@ Job job_from_environment() {
   job.size = number(kSizeVariable, 1, 1, kMaxWorkers);
   job.rank = number(kRankVariable, 0, 0, job.size - 1);
   job.local_size = number(kLocalSizeVariable, job.size, 1, job.size);
+  job.transport = named<Transport>(text(kTransportVariable, "tcp"));
+  if (job.transport == Transport::mpi) {
+    const MpiPlace place = mpi_place();
+    job.size = place.size;
+    job.rank = place.rank;
+    job.local_size = place.local_size;
+  }
   job.rendezvous = text(kRendezvousVariable);
   job.guest_of = text(kGuestVariable);
   job.secret = text(kSecretVariable);
@@ -51,7 +59,8 @@ Job job_from_environment() {
   if (text(kSizeVariable).empty()) {
     if (const std::optional<EnginePlace> place = engine_place(variables)) take_place(*place, job);
   }
-  if (job.size > 1 && (job.rendezvous.empty() || job.secret.empty())) {
+  if (job.size > 1 && job.transport == Transport::tcp &&
+      (job.rendezvous.empty() || job.secret.empty())) {
     throw Error(
         fmt::format("{} workers need {} and {}", job.size, kRendezvousVariable, kSecretVariable),
         "start the program with `starling launch`, which sets them");

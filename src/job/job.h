@@ -6,15 +6,21 @@
 #include <cstdint>
 #include <string>
 
+#include "base/names.h"
 #include "job/encryption.h"
 
 namespace starling {
 
+// What goes between ranks: links of their own, or MPI's messages (net/mpi_comm.h).
+enum class Transport : std::uint8_t { tcp, mpi };
+constexpr Names<2> names_of(Transport) { return {"transport", {"tcp", "mpi"}}; }
+
 struct Job {
   int rank = 0;
-  int size = 1;            // workers and, behind them, servers
-  int local_size = 1;      // how many of the workers share this machine
-  std::string rendezvous;  // host:port where rank 0 listens
+  int size = 1;        // workers and, behind them, servers
+  int local_size = 1;  // how many of the workers share this machine
+  Transport transport = Transport::tcp;
+  std::string rendezvous;  // host:port where rank 0 listens; not over MPI
   std::string secret;      // known to this job's workers only
   std::string guest_of;    // to join a job that runs: doors of members, host:port,host:port
   int listen_fd = -1;      // rank 0: the socket that already listens there
@@ -43,6 +49,7 @@ Encryption encryption_from_environment();
 inline constexpr const char* kRankVariable = "STARLING_RANK";
 inline constexpr const char* kSizeVariable = "STARLING_SIZE";
 inline constexpr const char* kLocalSizeVariable = "STARLING_LOCAL_SIZE";
+inline constexpr const char* kTransportVariable = "STARLING_TRANSPORT";
 inline constexpr const char* kRendezvousVariable = "STARLING_RENDEZVOUS";
 inline constexpr const char* kGuestVariable = "STARLING_GUEST_OF";
 inline constexpr const char* kSecretVariable = "STARLING_SECRET";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -90,7 +91,7 @@ Settings program_settings(const Job& job, const std::string& system, const std::
     throw Error(fmt::format("this program sets {} = {}, and its launcher {}", name, value, told),
                 "say it in one place");
   }
-  if (job.size == 1) return alone(settings);
+  if (job.size == 1 && !settings.elastic.on) return alone(settings);
   check_settings(settings);
   if (server_processes(settings) != server_processes(launched)) {
     throw Error(fmt::format("{} needs {} servers, which only the launcher can start",
@@ -133,6 +134,24 @@ void check_alike(Session& session, const Settings& settings, const std::string& 
               "all workers need the same");
 }
 
+void report_joined(Session& session) {
+  nlohmann::json event = {{"event", "joined"}};
+  if (const Generations* generations = session.generations()) {
+    const Address& door =
+        generations->roster().members[static_cast<std::size_t>(generations->rank())].door;
+    event["door"] = fmt::format("{}:{}", to_string(door), door.port);
+  }
+  report_event(session.job(), event);
+}
+
+void report_generation(Session& session) {
+  const Generations& generations = *session.generations();
+  report_event(session.job(), {{"event", "generation"},
+                               {"generation", generations.roster().generation},
+                               {"rank", generations.rank()},
+                               {"workers", generations.roster().workers()}});
+}
+
 std::shared_ptr<Session> join_alike(Job job, const Settings& settings) {
   job.terms = agreed_settings(settings);
   const auto elastic = elastic_session(job, settings);
@@ -145,6 +164,7 @@ std::optional<Session::Elastic> elastic_session(const Job& job, const Settings& 
   Session::Elastic elastic{.rules = {}, .role = role};
   elastic.rules.least_workers = settings.elastic.min_workers;
   if (settings.elastic.max_workers > 0) elastic.rules.most_workers = settings.elastic.max_workers;
+  elastic.rules.least_servers = std::min(1, server_processes(settings));
   elastic.rules.in_step = out_of_data(settings) != OutOfData::leaves;
   elastic.rules.patience = job.timeout / 3;
   elastic.rules.wait = job.timeout * 10;

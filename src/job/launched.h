@@ -31,6 +31,11 @@ void check_alike(Session& session, const Settings& settings, const std::string& 
 std::optional<Session::Elastic> elastic_session(const Job& job, const Settings& settings,
                                                 Member::Role role = Member::Role::worker);
 
+// Tells the launcher that this process has joined and, where workers come and go, at which door it can
+// be asked to let others in; and that it has gone on to another generation.
+void report_joined(Session& session);
+void report_generation(Session& session);
+
 // Joins a job whose ranks all must have these settings.
 std::shared_ptr<Session> join_alike(Job job, const Settings& settings);
 // Joins the workers that the launcher has started, and tells it if that fails.

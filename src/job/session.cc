@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "job/mpi_join.h"
 #include "runtime/race.h"
 
 namespace starling {
@@ -24,7 +25,9 @@ Session::Session(Job job, std::optional<Elastic> elastic)
       board_(job_.board, job_.rank),
       kernel_(job_),
       asked_to_stop_(loop_) {
-  if (elastic) {
+  if (job_.transport == Transport::mpi) {
+    mpi_ = join_by_mpi(loop_, job_);
+  } else if (elastic) {
     generations_.emplace(host_, job_, elastic->rules, elastic->role);
     loop_.run(generations_->begin(inherited_listener(host_, job_)));
   } else {
@@ -43,25 +46,36 @@ void Session::entered() {
   keeping_board_.emplace(keep_board());
 }
 
-bool Session::next_generation() {
-  const Ledger books = comm().ledger();
+void Session::end_generation() {
+  if (!generations_->has_comm()) return;
+  books_ = comm().ledger();
   keeping_board_.reset();
   timeline_.reset();
   works_.clear();
+  generations_->leave_comm();
+}
+
+bool Session::next_generation() {
+  end_generation();
   if (!loop_.run(generations_->next())) return false;
-  comm().go_on_from(books);
+  comm().go_on_from(*books_);
   entered();
   return true;
+}
+
+bool Session::can_go_on_after(const Error& error) {
+  return generations_ &&
+         (comm().gone_count() > 0 || dynamic_cast<const PeerLost*>(&error) != nullptr ||
+          dynamic_cast<const CutOff*>(&error) != nullptr ||
+          dynamic_cast<const DeadlineExceeded*>(&error) != nullptr);
 }
 
 Session::~Session() = default;
 
 std::vector<int> Session::sockets() {
-  std::vector<int> descriptors = {host_.listening_fd()};
-  for (int peer = 0; peer < comm().size(); ++peer) {
-    if (peer == comm().rank()) continue;
-    descriptors.push_back(comm().link(peer).descriptor());
-  }
+  std::vector<int> descriptors = host_.listening();
+  if (generations_ && !generations_->has_comm()) return descriptors;
+  for (int descriptor : comm().descriptors()) descriptors.push_back(descriptor);
   return descriptors;
 }
 

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "job/board.h"
 #include "job/generations.h"
 #include "job/job.h"
@@ -46,7 +47,10 @@ class Session {
 
   const Job& job() const { return job_; }
   TcpLoop& loop() { return loop_; }
-  Mesh& comm() { return generations_ ? generations_->comm() : member_->comm(); }
+  ProcessComm& comm() {
+    if (mpi_) return *mpi_;
+    return generations_ ? generations_->comm() : member_->comm();
+  }
   // The descriptors of its sockets. A forked child has them, too: unless it closes them, the others
   // do not see when this process ends.
   std::vector<int> sockets();
@@ -71,7 +75,12 @@ class Session {
 
   // Where workers come and go; nothing elsewhere.
   Generations* generations() { return generations_ ? &*generations_ : nullptr; }
-  // Leaves the Comm, of which nothing may be in use any more, and is back with that of a later
+  // Whether an error is one that a later generation may do without: somebody is gone, or does not
+  // answer.
+  bool can_go_on_after(const Error& error);
+  // Leaves the Comm, of which nothing may be in use any more.
+  void end_generation();
+  // The same, if that has not been done, and is back with that of a later
   // generation, another rank perhaps, and its books. False if the others go on without us, as we have
   // asked for.
   bool next_generation();
@@ -102,8 +111,10 @@ class Session {
   KernelCount kernel_;
   TcpLoop loop_;
   TcpHost host_{loop_, job_.network};
-  std::optional<Membership> member_;
+  std::optional<Membership> member_;  // one of the three
+  std::unique_ptr<ProcessComm> mpi_;
   std::optional<Generations> generations_;
+  std::optional<Ledger> books_;  // of all generations, between two of them
   std::optional<TimelineFile> timeline_;
   Bell asked_to_stop_;
   std::list<Work> works_;            // that are under way, and those that have just ended

@@ -20,6 +20,7 @@ namespace {
 constexpr std::chrono::microseconds kAtOnce{0};
 constexpr std::chrono::microseconds kForAMoment{150};  // more than a short exchange takes
 constexpr std::chrono::milliseconds kEverySoOften{200};
+constexpr std::chrono::milliseconds kLookAtTheDoor{20};
 
 int make_alarm() {
   const int timer = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
@@ -29,8 +30,12 @@ int make_alarm() {
 
 }  // namespace
 
-SharedSession::SharedSession(Job job)
-    : session_(std::move(job)), alarm_fd_(make_alarm()), caretaker_([this] { look_after(); }) {}
+SharedSession::SharedSession(Job job, std::optional<Session::Elastic> elastic)
+    : session_(std::move(job), std::move(elastic)),
+      alarm_fd_(make_alarm()),
+      caretaker_([this] { look_after(); }) {
+  if (session_.generations() != nullptr) call_caretaker(kLookAtTheDoor);
+}
 
 SharedSession::~SharedSession() {
   {
@@ -126,6 +131,23 @@ void SharedSession::then(Work& work, std::function<void()> on_end) {
   on_end();
 }
 
+void SharedSession::give_up_work() {
+  std::vector<std::function<void()>> told;
+  for (const auto& work : works_) {
+    if (work->done()) continue;
+    work->running_.reset();
+    const Lock lock(mutex_);
+    work->error_ = std::make_exception_ptr(Error("its generation of the job is over"));
+    work->done_ = true;
+    --under_way_;
+    told.push_back(std::exchange(work->on_end_, {}));
+  }
+  works_.clear();
+  for (const auto& on_end : told) {
+    if (on_end) on_end();
+  }
+}
+
 template <class Enough>
 void SharedSession::drive(Lock& lock, const Enough& enough) {
   driven_ = true;
@@ -219,8 +241,20 @@ void SharedSession::call_caretaker(std::chrono::microseconds in) {
   when.it_value.tv_sec = whole.count();
   when.it_value.tv_nsec = std::chrono::nanoseconds(in - whole).count();
   if (in <= kAtOnce) when.it_value.tv_nsec = 1;  // nothing would mean never
+  if (session_.generations() != nullptr) {
+    when.it_interval.tv_nsec = std::chrono::nanoseconds(kLookAtTheDoor).count();
+  }
   STARLING_CHECK(::timerfd_settime(alarm_fd_, 0, &when, nullptr) == 0,
                  "a timer that cannot be set");
+}
+
+void SharedSession::look_at_the_door(Lock& lock) {
+  driven_ = true;
+  lock.unlock();
+  session_.loop().poll();
+  lock.lock();
+  driven_ = false;
+  if (waiting_ > 0) changed_.notify_all();
 }
 
 // Whoever stops waiting or driving while there is work left calls, so what is seen here can wait.
@@ -235,6 +269,8 @@ void SharedSession::look_after() {
       if (driven_ && waiting_ > 0) {  // whoever drives may have waited long enough
         session_.loop().call([] {});
         call_caretaker(kEverySoOften);
+      } else if (!driven_ && session_.generations() != nullptr) {
+        look_at_the_door(lock);
       }
       continue;
     }

@@ -5,6 +5,9 @@
 // nobody waits and there is work under way, a thread of the session's own, the caretaker, drives, so
 // that it goes on while the program computes. When there is none, all sleep. As most who begin work
 // wait for it at once, the caretaker looks a moment later, unless it is known that nobody will.
+//
+// In an elastic job others call at any time, about the roster. So that they are answered while the
+// program computes, the caretaker looks at the door now and then.
 #pragma once
 
 #include <atomic>
@@ -60,7 +63,7 @@ class SharedSession {
   };
 
   // Joins; throws Error as Session does.
-  explicit SharedSession(Job job);
+  explicit SharedSession(Job job, std::optional<Session::Elastic> elastic = {});
   // Says goodbye. What is under way is given up.
   ~SharedSession();
 
@@ -75,6 +78,9 @@ class SharedSession {
   // Until it is done, or for no longer than that; false if it is not. Throws nothing of its own:
   // error() has what it failed with.
   bool wait(Work& work, std::optional<Time> timeout = {});
+  // In an elastic job, while this thread holds the session: what is under way fails, as its generation
+  // is over.
+  void give_up_work();
   // Both, for work that nobody else looks at. Throws its error.
   void run(Name name, MakeTask make_task, Time timeout);
 
@@ -88,6 +94,7 @@ class SharedSession {
   template <class Enough>
   void drive(Lock& lock, const Enough& enough);
   void look_after();
+  void look_at_the_door(Lock& lock);
   void call_caretaker(std::chrono::microseconds in);
 
   Session session_;

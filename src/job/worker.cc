@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "exchange/allreduce.h"
 #include "exchange/collectives.h"
+#include "job/launched.h"
 #include "job/past.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
@@ -39,7 +40,8 @@ std::uint64_t exchanged_bytes(const Ledger& ledger) {
 Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layout,
                Framework framework, Workload workload, Whose loop)
     : session_(std::move(session)),
-      settings_(std::move(settings)),
+      asked_(std::move(settings)),
+      settings_(asked_),
       workload_(std::move(workload)),
       loop_(loop),
       workers_(comm()),
@@ -49,25 +51,17 @@ Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layou
       framework_(std::move(framework)),
       estate_(workload_.left, averages_gradients(settings_)) {
   begin_generation();
-  report_joined();
+  report_joined(*session_);
   started_ = this->loop().now();
-}
-
-// With where it can be asked to let others in.
-void Worker::report_joined() {
-  nlohmann::json event = {{"event", "joined"}};
-  if (is_elastic()) {
-    const Roster& roster = session_->generations()->roster();
-    const Address& door = roster.members[static_cast<std::size_t>(comm().rank())].door;
-    event["door"] = fmt::format("{}:{}", to_string(door), door.port);
-  }
-  report_event(job(), event);
 }
 
 // All that a strategy needs, over the Comm that there is now.
 void Worker::begin_generation() {
   if (is_elastic()) {
-    settings_ = with_workers(settings_, session_->generations()->roster().workers());
+    const Roster& roster = session_->generations()->roster();
+    settings_ = with_members(asked_, roster.workers(), roster.servers());
+    workload_.generation = roster.generation;
+    workload_.blocks = &blocks_;
   }
   workers_ = slice_workers(settings_, comm(), GroupNumber::control);
   copy_ = copy_group(settings_, comm());
@@ -136,19 +130,13 @@ void Worker::end_generation() {
   comm().owe_a_finish(false);
   traffic_.reset();
   step_.reset();
+  if (strategy_) strategy_->close();
   strategy_.reset();
   estate_.close();
 }
 
 bool Worker::generation_is_over() {
   return is_elastic() && (session_->generations()->council().is_due() || comm().gone_count() > 0);
-}
-
-bool Worker::can_go_on_after(const Error& error) {
-  return is_elastic() &&
-         (comm().gone_count() > 0 || dynamic_cast<const PeerLost*>(&error) != nullptr ||
-          dynamic_cast<const CutOff*>(&error) != nullptr ||
-          dynamic_cast<const DeadlineExceeded*>(&error) != nullptr);
 }
 
 void Worker::leave() {
@@ -167,13 +155,10 @@ bool Worker::next_generation() {
     std::ranges::fill(layout_.replica.gradients, 0.0f);
     try {
       begin_generation();
-      report_event(job(), {{"event", "generation"},
-                           {"generation", estate_.generation()},
-                           {"rank", comm().rank()},
-                           {"workers", settings_.workers}});
+      report_generation(*session_);
       return true;
     } catch (const Error& error) {
-      if (!can_go_on_after(error)) throw;
+      if (!session_->can_go_on_after(error)) throw;
     }
   }
 }
@@ -320,7 +305,9 @@ auto Worker::telling(const Action& action) {
   try {
     return action();
   } catch (const std::exception& error) {
-    if (own_loop_ && job().events_fd >= 0) {
+    const auto* const ours = dynamic_cast<const Error*>(&error);
+    const bool ends_it = ours == nullptr || !can_go_on_after(*ours);
+    if (own_loop_ && ends_it && job().events_fd >= 0) {
       report_worked();
       report_error(job(), error);
     }

@@ -23,6 +23,7 @@
 
 #include "job/run_summary.h"
 #include "job/session.h"
+#include "server/server_estate.h"
 #include "strategy/estate.h"
 #include "strategy/settings.h"
 #include "strategy/step.h"
@@ -85,7 +86,7 @@ class Worker {
   bool generation_is_over();
   // Whether an error is one that a later generation may do without: somebody is gone, or does not
   // answer.
-  bool can_go_on_after(const Error& error);
+  bool can_go_on_after(const Error& error) { return session_->can_go_on_after(error); }
   // After a step that has failed, or where the generation is over: goes on with those who are there
   // now, from where the work stands. False if this worker has left, as it had asked for.
   bool next_generation();
@@ -142,7 +143,7 @@ class Worker {
   Strategy& strategy() { return *strategy_; }
   // The lowest rank that is left, which speaks for all. Throws CutOff if this one must not.
   bool leads();
-  Mesh& comm() { return session_->comm(); }
+  ProcessComm& comm() { return session_->comm(); }
   // For what they do together beside the strategy: those who train the same slice of the model, those
   // who have the other slices of the same copy, and all.
   Group workers() { return workers_; }
@@ -171,7 +172,6 @@ class Worker {
   // itself, and who because of another.
   template <class Action>
   auto telling(const Action& action);
-  void report_joined();
   void begin_generation();
   void end_generation();
   void start();
@@ -202,6 +202,7 @@ class Worker {
   Task<> timed(const char* what, Task<> task);
 
   std::shared_ptr<Session> session_;
+  Settings asked_;     // as the job began
   Settings settings_;  // of this generation
   Workload workload_;
   Whose loop_;
@@ -224,6 +225,7 @@ class Worker {
   Memory memory_;
   std::vector<std::byte> memories_;  // that have come before anybody could have them
   Estate estate_;                    // in an elastic job
+  ServerEstate blocks_;              // the same, where workers serve
 
   bool uneven_ = false;                        // what the workers have to learn from
   std::vector<std::uint64_t> finished_after_;  // how many steps each worker; kStillAtIt: it has not

@@ -54,6 +54,7 @@ constexpr std::chrono::milliseconds kOneAndTheSame{300};  // timeout(1) signals 
 constexpr std::chrono::seconds kTimeForAStep{10};
 constexpr std::chrono::seconds kTimeToSave{60};
 constexpr std::chrono::milliseconds kLookEvery{1000};
+constexpr std::chrono::milliseconds kDiscoverEvery{1000};
 constexpr int kLabPort = 29400;  // every host of a lab has all ports for itself
 constexpr std::size_t kMaxEventBytes = 1 << 20;
 
@@ -143,6 +144,10 @@ class Launcher {
       lab_.emplace(plan.lab, plan.workers + plan.servers,
                    LabLimits{plan.host_memory_bytes, plan.slow_hosts});
     }
+    if (plan.discovery) {
+      hosts_.emplace(plan.discovery->most_workers, plan.discovery->cooldown);
+      hosts_->set(plan.discovery->found);
+    }
   }
 
   LaunchResult run() {
@@ -154,6 +159,7 @@ class Launcher {
     watch();
     try {
       start_workers();
+      if (hosts_) after(kDiscoverEvery, [this] { discover(); });
       while (running_ > 0) io_.run_one();
     } catch (...) {
       signal_all(SIGKILL);
@@ -183,6 +189,7 @@ class Launcher {
     int rank;
     int local;  // among those of this machine
     bool serves;
+    std::string host;  // where a script says which there are
     pid_t pid;
     std::optional<int> status;  // as waitpid tells it, once it has ended
     std::unique_ptr<asio::posix::stream_descriptor> events;
@@ -212,35 +219,49 @@ class Launcher {
     }
     store_ = store_beside(rendezvous_, listener ? free_port(sockets) : 0);
     secret_ = plan_.secret.empty() ? make_secret() : plan_.secret;
+    if (hosts_) return start_on_hosts(listener->native_handle());
     const int servers_here = plan_.machine == 0 ? plan_.servers : 0;
     for (int local = 0; local < plan_.workers + servers_here; ++local) {
       const bool serves = local >= plan_.workers;
       const int rank =
           serves ? plan_.all_workers() + local - plan_.workers : plan_.first_worker() + local;
+      if (plan_.mpi && plan_.mpi->rank != rank) continue;
       const int open_fd = listener ? listener->native_handle() : plan_.listen_fd;
       const int listen_fd = rank == 0 ? open_fd : -1;
       start_worker({rank, local, serves, listen_fd, plan_.guest_of});
     }
   }
 
-  WorkerPlace place_of(int rank, int local) const {
-    if (const std::optional<EnginePlace>& at = plan_.place) {
-      return {at->rank, at->size, at->local_rank, at->local_size, at->machine, at->machines};
+  void start_on_hosts(int listen_fd) {
+    int rank = 0;
+    for (const auto& [host, slots] : plan_.discovery->found) {
+      for (int local = 0; local < slots && rank < plan_.workers; ++local, ++rank) {
+        start_worker({rank, local, false, rank == 0 ? listen_fd : -1, "", host});
+      }
     }
-    return {rank, plan_.all_workers(), local, plan_.workers, plan_.machine, plan_.machines};
+  }
+
+  WorkerPlace place_of(int rank, int local, const std::string& host) const {
+    if (const std::optional<EnginePlace>& at = plan_.place) {
+      return {at->rank, at->size, at->local_rank, at->local_size, at->machine, at->machines, host};
+    }
+    return {rank,          plan_.all_workers(),
+            local,         plan_.mpi ? plan_.mpi->local_size : plan_.workers,
+            plan_.machine, plan_.machines,
+            host};
   }
 
   struct Start {
     int rank, local;
     bool serves;
     int listen_fd = -1;
-    std::string guest_of;
+    std::string guest_of = {}, host = {};
   };
 
   void start_worker(const Start& start) {
-    const auto& [rank, local, serves, listen_fd, guest_of] = start;
+    const auto& [rank, local, serves, listen_fd, guest_of, host] = start;
     const Pipe events = make_pipe(), out = make_pipe(), err = make_pipe();
-    const WorkerPlace place = place_of(rank, local);
+    const WorkerPlace place = place_of(rank, local, host);
     std::vector<std::string> environment = {
         fmt::format("{}={}", kRankVariable, rank),
         fmt::format("{}={}", kSizeVariable, plan_.all_workers() + plan_.servers),
@@ -269,6 +290,10 @@ class Launcher {
     }
     if (kernels_.must_be_set) {
       environment.push_back(fmt::format("{}={}", kBlasKernelsVariable, kernels_.name));
+    }
+    if (plan_.mpi) {
+      environment.push_back(
+          fmt::format("{}={}", kTransportVariable, starling::name_of(Transport::mpi)));
     }
     if (folder_) {
       environment.push_back(
@@ -301,6 +326,7 @@ class Launcher {
     worker.rank = rank;
     worker.local = local;
     worker.serves = serves;
+    worker.host = host;
     worker.pid = pid;
     if (plan_.on_start) plan_.on_start(rank, pid);
     worker.events = std::make_unique<asio::posix::stream_descriptor>(io_, events.read_end);
@@ -326,19 +352,92 @@ class Launcher {
 
   // One that has crashed, where others are left that may let it in again.
   void start_again(const Worker& worker) {
-    const std::string doors = doors_of_others(worker);
+    if (hosts_) return;  // whether it is depends on where it was
+    const std::string doors = doors_of_others(&worker);
     if (!plan_.elastic || restarts_ >= plan_.restarts || !worker.joined || doors.empty()) return;
     ++restarts_;
     start_worker({worker.rank, worker.local, worker.serves, -1, doors});
   }
-  std::string doors_of_others(const Worker& worker) const {
+  std::string doors_of_others(const Worker* worker) const {
     std::vector<std::string> doors;
     for (const auto& other : workers_) {
-      if (other.get() != &worker && !other->status && !other->door.empty()) {
+      if (other.get() != worker && !other->status && !other->door.empty()) {
         doors.push_back(other->door);
       }
     }
     return fmt::format("{}", fmt::join(doors, ","));
+  }
+
+  void discover() {
+    run_host_script(io_, plan_.discovery->script, [this](const ScriptEnd& end) {
+      std::string error = end.error;
+      try {
+        if (error.empty()) {
+          const auto found = parse_host_slots(end.printed, plan_.discovery->usual_slots);
+          // With the last worker the training would be gone.
+          if (found.empty()) throw Error("it names no host");
+          hosts_->set(found);
+        }
+      } catch (const Error& wrong) {
+        error = wrong.what();
+      }
+      // It may be right again the next time.
+      if (!error.empty() && error != last_discovery_error_) {
+        err_.put(fmt::format("note: the host discovery script: {}\n", error));
+      }
+      last_discovery_error_ = error;
+      adjust_workers();
+      after(kDiscoverEvery, [this] { discover(); });
+    });
+  }
+
+  // Starts workers where there are too few, and asks some to leave where there are too many.
+  void adjust_workers() {
+    if (!all_have_joined_ || result_.interrupted || is_over_ || first_to_miss_ != nullptr) return;
+    std::map<std::string, int> missing = hosts_->wanted(std::chrono::steady_clock::now());
+    for (const auto& worker : workers_) {
+      if (worker->status || worker->told_to_end) continue;
+      if (missing[worker->host]-- > 0) continue;
+      signal_to(*worker, SIGTERM);
+      after(plan_.timeout, [worker = worker.get()] { signal_to(*worker, SIGKILL); });
+    }
+    for (const auto& [host, count] : missing) {
+      for (int i = 0; i < count; ++i) start_guest(host);
+    }
+  }
+  void start_guest(const std::string& host) {
+    const std::string doors = doors_of_others(nullptr);
+    if (doors.empty() || failures_ > plan_.restarts) return;
+    const auto lowest_free = [&](auto number_of) {
+      int number = 0;
+      while (std::ranges::any_of(workers_, [&](const auto& worker) {
+        return !worker->status && number_of(*worker) == number;
+      })) {
+        ++number;
+      }
+      return number;
+    };
+    const int rank = lowest_free([](const Worker& worker) { return worker.rank; });
+    const int local =
+        lowest_free([&](const Worker& worker) { return worker.host == host ? worker.local : -1; });
+    start_worker({rank, local, false, -1, doors, host});
+  }
+
+  // A host on which a worker fails may be to blame.
+  void note_failure(const Worker& worker) {
+    ++failures_;
+    if (!hosts_->note_failure(worker.host, std::chrono::steady_clock::now())) return;
+    err_.put(fmt::format("note: {} is blacklisted, as a worker failed there\n", worker.host));
+    adjust_workers();
+  }
+
+  void check_resets(const nlohmann::json& event) {
+    const auto generation = event.find("generation");
+    if (!plan_.reset_limit || generation == event.end() || !generation->is_number_integer()) return;
+    if (generation->get<std::int64_t>() - 1 <= *plan_.reset_limit || too_many_resets_) return;
+    too_many_resets_ = true;
+    is_over_ = true;
+    stop();
   }
 
   [[noreturn]] static void become_worker(const std::vector<std::string>& command,
@@ -360,7 +459,7 @@ class Launcher {
     ::dup2(err, STDERR_FILENO);
     // A socket or pipe of the launcher or of another worker must not stay open here.
     ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-    for (int fd : {events_fd, listen_fd}) {
+    for (int fd : {events_fd, listen_fd, mpirun_fd()}) {
       if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
     }
     const int nothing = ::open("/dev/null", O_RDONLY);
@@ -376,6 +475,12 @@ class Launcher {
     job.events_fd = events_fd;
     report_error(job, Error(fmt::format("cannot run {}: {}", command[0], ::strerror(errno))));
     ::_exit(127);
+  }
+
+  // MPICH's mpirun talks to its processes through one that they have from it; -1 if there is none.
+  static int mpirun_fd() {
+    const char* number = std::getenv("PMI_FD");
+    return number == nullptr ? -1 : std::atoi(number);
   }
 
   void read_events(Worker& worker) {
@@ -442,6 +547,7 @@ class Launcher {
                          });
     }
     if (has_kind && event["event"] == "left") worker.left = true;
+    if (has_kind && event["event"] == "generation") check_resets(event);
     if (has_kind && event["event"] == "saving") worker.saves = true;
     if (!has_kind || event["event"] != "error") return tell(worker.rank, line);
     if (worker.error || !event.contains("message") || !event["message"].is_string()) return;
@@ -515,9 +621,10 @@ class Launcher {
     if (&worker == asked_first_) stop();
     if (result_.interrupted) return;
     if (plan_.elastic && status == 0 && worker.joined && !worker.left) dismiss_guests();
-    if (status == 0) return;
+    if (status == 0 || (hosts_ && worker.told_to_end)) return;
     const bool go_on = others_can_go_on_without(worker);
     if (go_on) start_again(worker);
+    if (go_on && hosts_) note_failure(worker);
     tell_doors();
     if (first_to_fail_ == nullptr) first_to_fail_ = &worker;
     if (first_to_miss_ != nullptr || go_on) return;
@@ -528,6 +635,7 @@ class Launcher {
 
   // The training is over: who has not been let in by now has come too late.
   void dismiss_guests() {
+    is_over_ = true;
     for (const auto& worker : workers_) {
       if (!worker->joined) signal_to(*worker, SIGTERM);
     }
@@ -622,15 +730,23 @@ class Launcher {
 
   // Whose fault it was: the first to end in trouble of its own, rather than one that lost another.
   LaunchResult conclude() {
+    if (too_many_resets_) {
+      result_.exit_code = 1;
+      result_.error = fmt::format(
+          "workers came or went more often than the reset limit of {} allows", *plan_.reset_limit);
+      return result_;
+    }
     if (result_.interrupted || first_to_fail_ == nullptr) return result_;
-    const bool some_ended_well = std::ranges::any_of(
-        workers_, [](const auto& worker) { return !worker->serves && *worker->status == 0; });
+    const bool some_ended_well = std::ranges::any_of(workers_, [](const auto& worker) {
+      return !worker->serves && *worker->status == 0 && !worker->left;
+    });
     const bool none_is_missed = std::ranges::all_of(workers_, [this](const auto& worker) {
       return *worker->status == 0 || can_be_lost(*worker);
     });
     if (none_is_missed && some_ended_well) {
       for (const auto& worker : workers_) {
-        if (*worker->status != 0) result_.losses.push_back(describe(*worker));
+        const bool was_lost = *worker->status != 0 && !worker->told_to_end;
+        if (was_lost) result_.losses.push_back(describe(*worker));
       }
       return result_;
     }
@@ -672,7 +788,12 @@ class Launcher {
   StorePlace store_;
   BlasKernels kernels_ = blas_kernels();
   bool all_have_joined_ = false;
+  std::optional<HostBook> hosts_;
+  std::string last_discovery_error_;
   int restarts_ = 0;
+  int failures_ = 0;
+  bool is_over_ = false;  // nobody is to join any more
+  bool too_many_resets_ = false;
   int running_ = 0;
   int open_pipes_ = 0;
   std::vector<const Worker*> ended_;  // in that order

@@ -9,7 +9,8 @@
 //   Workers that can do without one another (survives_losses), or without a server, go on: then the
 //   job has failed only if no worker ends well.
 // - Where workers come and go, one that has crashed is started again, and asks those that are left to be
-//   let in; the job has failed only if none ends well.
+//   let in; the job has failed only if none ends well. A host discovery script may say who should run
+//   (launch/host_book.h): then workers are started, or asked to leave by SIGTERM, as it changes.
 // - On Ctrl-C or SIGTERM the lowest rank gets SIGTERM, and the others when it has ended: so it can end
 //   its step, and save its model (an elastic one gets SIGINT, as SIGTERM asks it to leave). A second one ends all at once.
 //   SIGUSR1, which Slurm can send some time before a job's end (--signal), does the same.
@@ -29,6 +30,8 @@
 #include <vector>
 
 #include "job/engine_place.h"
+#include "job/mpi_place.h"
+#include "launch/host_book.h"
 #include "launch/hosts.h"
 
 namespace starling {
@@ -46,7 +49,20 @@ struct LaunchPlan {
   bool elastic = false;
   int restarts = 0;
   std::string guest_of;
-  std::vector<std::string> places;   // beside its number, what each rank is in words; may be empty
+  // Where a host discovery script says who should run: itself, what it says where a line has no number,
+  // what it has said so far, by which `workers` was found, and how many there may be at most.
+  struct Discovery {
+    std::string script;
+    int usual_slots = 0;
+    std::vector<HostSlots> found;
+    int most_workers = 0;
+    std::optional<Cooldown> cooldown;
+  };
+  std::optional<Discovery> discovery;
+  std::optional<int> reset_limit;   // after so many generations beyond the first the job has failed
+  std::vector<std::string> places;  // beside its number, what each rank is in words; may be empty
+  // Over MPI: mpirun starts a launcher for each rank, workers and servers alike, and this one is of that.
+  std::optional<MpiPlace> mpi;
   int machines = 1;                  // how many machines run `workers` each
   int machine = 0;                   // which of them this is
   std::vector<int> shares;           // where they do not: how many workers each machine runs
@@ -82,6 +98,11 @@ struct LaunchPlan {
 
   int all_workers() const;
   int first_worker() const;  // of this machine
+
+  // Over MPI all launchers share a terminal and a run folder: only one of them uses it.
+  bool speaks() const { return !mpi || mpi->rank == 0; }
+  // Whether rank 0, which knows most of a run, is started here.
+  bool has_first() const { return machine == 0 && speaks(); }
 };
 
 struct LaunchResult {

@@ -31,10 +31,10 @@ std::vector<std::string> variables_of_others(const WorkerPlace& worker, const St
       fmt::format("HOROVOD_CROSS_RANK={}", worker.machine),
       fmt::format("HOROVOD_CROSS_SIZE={}", worker.machines),
   };
-  char host[256] = "";
-  if (::gethostname(host, sizeof(host) - 1) == 0) {
-    variables.push_back(fmt::format("HOROVOD_HOSTNAME={}", host));
-  }
+  char own[256] = "";
+  ::gethostname(own, sizeof(own) - 1);
+  variables.push_back(
+      fmt::format("HOROVOD_HOSTNAME={}", worker.host.empty() ? own : worker.host));
   return variables;
 }
 

@@ -19,6 +19,7 @@ struct WorkerPlace {
   int rank, size;              // among all workers
   int local_rank, local_size;  // among those of this machine
   int machine, machines;
+  std::string host;  // by the name that the user knows it by; empty: its own
 };
 std::vector<std::string> variables_of_others(const WorkerPlace& worker, const StorePlace& store);
 

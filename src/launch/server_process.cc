@@ -4,11 +4,13 @@
 
 #include "base/error.h"
 #include "job/checkpoint.h"
+#include "job/launched.h"
 #include "job/past.h"
 #include "job/run_summary.h"
 #include "job/session.h"
 #include "job/traffic.h"
 #include "job/worker_events.h"
+#include "server/server_estate.h"
 #include "strategy/grid.h"
 #include "strategy/server_plan.h"
 
@@ -37,6 +39,78 @@ void report_served(const Job& job, const Ledger& ledger, const Server& server,
   report_event(job, event);
 }
 
+// With those who are there now, until all workers have done, or another generation is due.
+class ServerProcess {
+ public:
+  ServerProcess(Job job, const Settings& settings)
+      : settings_(settings),
+        session_(job, elastic_session(job, settings, Member::Role::server)),
+        past_(load_past(job, settings)) {
+    if (!job.checkpoints.empty()) writer_.emplace(job, job.checkpoints);
+    if (session_.generations() != nullptr) report_joined(session_);
+  }
+
+  void run() {
+    session_.board().serves();
+    bool is_over = false;
+    while (!is_over) {
+      try {
+        serve();
+        is_over = true;
+      } catch (const Error& error) {
+        if (!session_.can_go_on_after(error)) throw;
+        is_over = !session_.next_generation();
+      }
+    }
+  }
+
+ private:
+  void serve() {
+    const Running traffic(report_traffic(session_.job(), session_.comm()));
+    const Settings settings = settings_now();
+    ServerOptions options = server_options(settings);
+    options.timeout = session_.job().timeout;
+    Server server(serving_group(settings, session_.comm()), options, past_now(settings));
+    server.on_save([&](std::uint64_t step) { save(server, step); });
+    try {
+      session_.loop().run(server.serve());  // it has deadlines of its own
+    } catch (const Error&) {
+      estate_.keep(server);
+      throw;
+    }
+    report_served(session_.job(), session_.comm().ledger(), server, session_.kernel());
+  }
+
+  Settings settings_now() {
+    if (session_.generations() == nullptr) return settings_;
+    const Roster& roster = session_.generations()->roster();
+    return with_members(settings_, roster.workers(), roster.servers());
+  }
+
+  State past_now(const Settings& settings) {
+    const std::uint64_t generation =
+        session_.generations() == nullptr ? 1 : session_.generations()->roster().generation;
+    if (generation == 1) return past_ ? State::restoring(*past_) : State();
+    session_.run("taking over the blocks of servers",
+                 estate_.take_over(block_holders(settings, session_.comm()), server_count(settings),
+                                   generation));
+    return estate_.past();
+  }
+
+  void save(Server& server, std::uint64_t step) {
+    if (!writer_) return;
+    Snapshot snapshot;
+    server.visit_state(State::saving(snapshot));
+    writer_->write(step, session_.comm().rank(), settings_now().workers, std::move(snapshot));
+  }
+
+  Settings settings_;
+  Session session_;
+  std::optional<Snapshot> past_;  // of a run that is resumed
+  std::optional<CheckpointWriter> writer_;
+  ServerEstate estate_;
+};
+
 }  // namespace
 
 void run_server(Job job) {
@@ -46,24 +120,7 @@ void run_server(Job job) {
   Settings settings;
   read_settings(job.settings, "the launcher's settings", settings);
   job.terms = agreed_settings(settings);
-  ServerOptions options = server_options(settings);
-  options.timeout = job.timeout;
-  Session session(job);
-  const Running traffic(report_traffic(job, session.comm()));
-  const std::optional<Snapshot> past = load_past(job, settings);
-  Server server(serving_group(settings, session.comm()), options,
-                past ? State::restoring(*past) : State());
-  std::optional<CheckpointWriter> writer;
-  if (!job.checkpoints.empty()) writer.emplace(job, job.checkpoints);
-  server.on_save([&](std::uint64_t step) {
-    if (!writer) return;
-    Snapshot snapshot;
-    server.visit_state(State::saving(snapshot));
-    writer->write(step, session.comm().rank(), settings.workers, std::move(snapshot));
-  });
-  session.board().serves();
-  session.loop().run(server.serve());  // it has deadlines of its own
-  report_served(job, session.comm().ledger(), server, session.kernel());
+  ServerProcess(std::move(job), settings).run();
 }
 
 }  // namespace starling

@@ -5,11 +5,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/temporary_folder.h"
 #include "base/units.h"
 #include "exchange/allreduce.h"
 #include "launch/programs.h"
 #include "measure/machine.h"
+#include "net/mpi_comm.h"
 #include "report/progress_bar.h"
 
 namespace starling {
@@ -66,12 +68,41 @@ std::string sizes_of(const ExchangeBench& bench) {
   return fmt::format("{}", fmt::join(bench.sizes_bytes, ","));
 }
 
+std::vector<std::string> worker_command(const ExchangeBench& bench) {
+  return {own_program(),
+          "bench",
+          "exchange-worker",
+          "--algorithms",
+          fmt::format("{}", fmt::join(bench.algorithms, ",")),
+          "--bytes",
+          sizes_of(bench),
+          "--seconds",
+          fmt::format("{}", bench.seconds)};
+}
+
 void measure_starling(const ExchangeBench& bench, int workers, bool encrypted, Times& times) {
-  take_times("starling",
-             {own_program(), "bench", "exchange-worker", "--algorithms",
-              fmt::format("{}", fmt::join(bench.algorithms, ",")), "--bytes", sizes_of(bench),
-              "--seconds", fmt::format("{}", bench.seconds)},
-             workers, bench.lab, times, encrypted);
+  take_times("starling", worker_command(bench), workers, bench.lab, times, encrypted);
+}
+
+// Where mpirun finds as few cores as here, and root as its user.
+constexpr const char* kMpirun =
+    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+    "OMPI_MCA_hwloc_base_binding_policy=none '" STARLING_MPIRUN "' -n";
+
+// Both as MPI moves bytes between processes of this machine if it is left to itself: by shared memory.
+void measure_over_mpi(const ExchangeBench& bench, int workers, Times& times) {
+  take_times(
+      "starling over MPI",
+      shell_reporting(fmt::format(
+          "exec env -u STARLING_BOARD STARLING_TRANSPORT=mpi STARLING_EVENTS_FD=1 {} {} '{}'",
+          kMpirun, workers, fmt::join(worker_command(bench), "' '"))),
+      1, "", times);
+  if (bench.no_peers || !has_sibling_program(kOpenMpi)) return;
+  take_times("MPI",
+             shell_reporting(fmt::format("exec env {} {} '{}' --bytes {} --seconds {}", kMpirun,
+                                         workers, sibling_program(kOpenMpi).string(),
+                                         sizes_of(bench), bench.seconds)),
+             1, "", times);
 }
 
 void measure_gloo(const ExchangeBench& bench, int workers, Times& times) {
@@ -98,11 +129,12 @@ void measure_open_mpi(const ExchangeBench& bench, int workers, Times& times) {
 
 Times take_turns(const ExchangeBench& bench) {
   ProgressBar bar("benchmark");
-  const bool gloo = !bench.no_peers && has_sibling_program(kGloo);
-  const bool mpi = !bench.no_peers && bench.lab.empty() && has_sibling_program(kOpenMpi);
+  const bool gloo = !bench.no_peers && !bench.mpi && has_sibling_program(kGloo);
+  const bool mpi =
+      !bench.no_peers && !bench.mpi && bench.lab.empty() && has_sibling_program(kOpenMpi);
   if (!bench.no_peers && !bench.lab.empty()) {
     bar.say("note: Open MPI is not measured in a lab");
-  } else if (!bench.no_peers && !(gloo && mpi)) {
+  } else if (!bench.no_peers && !bench.mpi && !(gloo && mpi)) {
     bar.say(
         "note: not all peers are built; `make bench` installs Gloo and Open MPI and builds their "
         "drivers");
@@ -114,6 +146,10 @@ Times take_turns(const ExchangeBench& bench) {
     for (int round = 0; round < bench.rounds; ++round) {
       bar.show(static_cast<double>(done++) / static_cast<double>(all),
                fmt::format("{} workers, round {} of {}", workers, round + 1, bench.rounds));
+      if (bench.mpi) {
+        measure_over_mpi(bench, workers, times);
+        continue;
+      }
       measure_starling(bench, workers, false, times);
       if (bench.tls) measure_starling(bench, workers, true, times);
       if (gloo) measure_gloo(bench, workers, times);
@@ -169,7 +205,8 @@ BenchResult result_of(const ExchangeBench& bench, const Times& times) {
   }
   const std::string machine = machine_description();
   return {.headline = fmt::format("all-reduce of float32 over {}, on {}, median of {} rounds",
-                                  network_description(bench.lab), machine, bench.rounds),
+                                  bench.mpi ? "MPI" : network_description(bench.lab), machine,
+                                  bench.rounds),
           .table = table,
           .remarks =
               "processor is what one worker uses of one; bandwidth is size / time; a ratio above 1 "
@@ -182,6 +219,11 @@ BenchResult result_of(const ExchangeBench& bench, const Times& times) {
 }  // namespace
 
 BenchResult bench_exchange(ExchangeBench bench) {
+  if (bench.mpi) {
+    check_has_mpi();
+    if (!bench.lab.empty()) throw Error("mpirun knows nothing of a lab's hosts", "leave out --lab");
+    if (bench.tls) throw Error("MPI does not encrypt", "leave out --tls");
+  }
   if (bench.algorithms == std::vector<std::string>{"all"}) {
     bench.algorithms.clear();
     for (const NamedAllreduce& each : kAllreduces) bench.algorithms.emplace_back(each.name);

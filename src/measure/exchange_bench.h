@@ -18,6 +18,7 @@ struct ExchangeBench {
   std::string lab;       // see launch/lab.h; empty: loopback
   bool no_peers = false;
   bool tls = false;  // measured encrypted, too
+  bool mpi = false;  // over MPI, beside its own all-reduce
 };
 
 BenchResult bench_exchange(ExchangeBench bench);

@@ -61,7 +61,8 @@ class Watch {
         whose_(whose),
         bar_(plan_.label, plan_.grid),
         tally_(plan_.settings) {
-    if (!plan_.run_folder.empty()) open_folder();
+    if (!plan_.run_folder.empty() && plan_.launch.speaks()) open_folder();
+    if (!plan_.launch.checkpoints.empty()) open_shelf();
     live_.emplace(plan_, whose == Of::program, bar_);
   }
 
@@ -75,7 +76,7 @@ class Watch {
         plan_.launch, [&](int rank, std::string_view line) { take(rank, line); },
         [&](int rank, const std::string& reason) { take_end(rank, reason); });
     live_->finish(outcome.interrupted ? "" : outcome.error);
-    if (plan_.timeline) write_timeline(*folder_, bar_);
+    if (plan_.timeline && folder_) write_timeline(*folder_, bar_);
     RunSummary summary = sum_up(outcome);
     live_->sum_up(summary);
     if (folder_) keep(summary, outcome);
@@ -97,29 +98,38 @@ class Watch {
   }
 
   void open_folder() {
-    CheckpointShelf::Options shelf;
     if (plan_.resume.empty()) {
       folder_.emplace(plan_.run_folder, plan_.settings);
-    } else {
-      const Manifest manifest = read_manifest(plan_.resume);
-      folder_.emplace(plan_.run_folder, plan_.settings, manifest.step());
-      shelf.resumed = manifest.number;
-      bar_.say(
-          fmt::format("going on after step {} of {}", manifest.step(), plan_.run_folder.string()));
+      return;
     }
-    if (plan_.launch.checkpoints.empty()) return;
-    shelf.folder = plan_.launch.checkpoints;
+    const Manifest manifest = read_manifest(plan_.resume);
+    folder_.emplace(plan_.run_folder, plan_.settings, manifest.step());
+    bar_.say(
+        fmt::format("going on after step {} of {}", manifest.step(), plan_.run_folder.string()));
+  }
+
+  void open_shelf() {
+    const LaunchPlan& launch = plan_.launch;
+    CheckpointShelf::Options shelf;
+    if (!plan_.resume.empty()) shelf.resumed = read_manifest(plan_.resume).number;
+    shelf.folder = launch.checkpoints;
     shelf.workers = plan_.settings.workers;
-    shelf.servers = plan_.launch.servers;
+    shelf.servers = launch.servers;
     shelf.in_step = cuts_together(plan_.settings);
     shelf.keep = plan_.settings.checkpoint.keep;
-    shelf.machine = plan_.launch.machine;
-    shelf.machines = plan_.launch.machines;
-    for (int i = 0; i < plan_.launch.workers; ++i) {
-      shelf.ranks.push_back(plan_.launch.machine * plan_.launch.workers + i);
-    }
-    for (int i = 0; i < plan_.launch.servers && plan_.launch.machine == 0; ++i) {
-      shelf.ranks.push_back(plan_.settings.workers + i);
+    if (launch.mpi) {
+      shelf.machine = launch.mpi->rank;
+      shelf.machines = launch.mpi->size;
+      shelf.ranks = {launch.mpi->rank};
+    } else {
+      shelf.machine = launch.machine;
+      shelf.machines = launch.machines;
+      for (int i = 0; i < launch.workers; ++i) {
+        shelf.ranks.push_back(launch.machine * launch.workers + i);
+      }
+      for (int i = 0; i < launch.servers && launch.machine == 0; ++i) {
+        shelf.ranks.push_back(plan_.settings.workers + i);
+      }
     }
     shelf_.emplace(std::move(shelf));
   }
@@ -128,6 +138,7 @@ class Watch {
     const json event = json::parse(line, nullptr, false);
     const auto kind = event.is_object() ? event.find("event") : event.end();
     if (kind == event.end() || !kind->is_string()) return;  // the program may be anybody's
+    if (came_later(rank)) return;
     if (*kind == "settings" && rank == 0) adopt_settings(event);
     if (*kind == "checkpoint" && shelf_) {
       if (const std::string note = shelf_->take(event); !note.empty()) bar_.say(note);
@@ -137,6 +148,10 @@ class Watch {
     kill_if_due(event);
     if (folder_) record(rank, event);
     if (whose_ == Of::trainer) bar_.take(event);  // nobody knows how far another's program is
+  }
+  // Beyond those that it began with: pages and tables have no place for them.
+  bool came_later(int rank) const {
+    return rank >= plan_.settings.workers + plan_.launch.servers;
   }
   // A program may say more of how it trains than we were told.
   void adopt_settings(const json& event) {
@@ -170,7 +185,7 @@ class Watch {
     }
   }
   void take_end(int rank, const std::string& reason) {
-    live_->take_end(rank, reason);
+    if (!came_later(rank)) live_->take_end(rank, reason);
     if (shelf_ && !reason.empty()) shelf_->leave(rank);
     const LaunchPlan& launch = plan_.launch;
     const bool goes_on = launch.survives_losses || launch.survives_lost_servers || launch.elastic;
@@ -241,14 +256,14 @@ ProgramRun run_program(TrainingPlan plan) { return Watch(std::move(plan), Of::pr
 RunSummary run_training(TrainingPlan plan) {
   check_network(plan.settings);
   plan.launch.command = {sibling_program("starling-trainer"), plan.run_folder};
-  const int machine = plan.launch.machine;
+  const bool has_first = plan.launch.has_first();
   const auto [summary, outcome] = Watch(std::move(plan), Of::trainer).run();
   if (outcome.interrupted) {
     fmt::print(stderr, "error: {}\n", describe_end(summary));
     throw Interrupted(outcome);
   }
   if (summary.ended) throw Error(describe_end(summary));
-  if (!summary.accuracy && machine == 0) throw Error("the workers ended without a result");
+  if (!summary.accuracy && has_first) throw Error("the workers ended without a result");
   return summary;
 }
 

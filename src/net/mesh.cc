@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -25,9 +24,8 @@ constexpr const char* kSilent = "it does not answer";
 }  // namespace
 
 Mesh::Mesh(Host& host, int rank, std::vector<std::optional<Peer>> peers)
-    : Comm(host.loop(), rank, static_cast<int>(peers.size())),
+    : ProcessComm(host.loop(), rank, static_cast<int>(peers.size())),
       host_(host),
-      exceptions_at_start_(std::uncaught_exceptions()),
       connections_(peers.size()),
       doors_(peers.size()) {
   // Either all can be called from their own machine only, or none: who is found on loopback calls
@@ -66,14 +64,10 @@ Mesh::Mesh(Host& host, int rank, std::vector<std::optional<Peer>> peers)
 }
 
 Mesh::~Mesh() {
-  const bool failed =
-      is_cut_off() || owes_a_finish_ || std::uncaught_exceptions() > exceptions_at_start_;
-  const std::optional<int> other = culprit()        ? culprit()
-                                   : first_suspect_ ? first_suspect_
-                                                    : blamed_;
-  const int blamed = !is_cut_off() && other ? *other : failed ? rank() : -1;
+  const std::optional<int> other = culprit() || !first_suspect_ ? blamed() : first_suspect_;
+  const int account = !is_cut_off() && other ? *other : has_failed() ? rank() : -1;
   for (const auto& connection : connections_) {
-    if (connection) connection->close(blamed);
+    if (connection) connection->close(account);
   }
 }
 
@@ -88,6 +82,23 @@ std::vector<int> Mesh::awaited(std::uint32_t channel) {
     if (peer != rank() && connection(peer).inbox().awaits(channel)) ranks.push_back(peer);
   }
   return ranks;
+}
+
+std::vector<int> Mesh::descriptors() {
+  std::vector<int> all;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) all.push_back(link(peer).descriptor());
+  }
+  return all;
+}
+
+void Mesh::each_unfinished(const std::function<void(const Operation&, bool sends)>& look) {
+  for (const auto& each : connections_) {
+    if (each) each->inbox().each_unfinished([&](const Receive& r) { look(r, false); });
+  }
+  for (const auto& each : connections_) {
+    if (each) each->outbox().each_unfinished([&](const Send& s) { look(s, true); });
+  }
 }
 
 void Mesh::post(Send& send) {

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "net/connection.h"
-#include "runtime/comm.h"
+#include "net/process_comm.h"
 #include "runtime/host.h"
 
 namespace starling {
 
-class Mesh : public Comm {
+class Mesh : public ProcessComm {
  public:
   // A link whose other end has proved to be that rank, with the bytes that took.
   struct Peer {
@@ -40,36 +40,19 @@ class Mesh : public Comm {
   // Says goodbye; or, if an exception ends the worker, that it has failed.
   ~Mesh() override;
 
-  // From now on this worker's end is a failure, not a goodbye, until it says otherwise.
-  void owe_a_finish(bool owes) { owes_a_finish_ = owes; }
-  // It fails on account of that rank, whom it needed and who has left.
-  void blame(int rank) { blamed_ = rank; }
-
   // Where another rank listens.
   const Address& door(int peer) const { return doors_[static_cast<std::size_t>(peer)]; }
   Link& link(int peer) { return connection(peer).link(); }
-  // The ranks from which something is awaited on that channel, of which nothing has come.
-  std::vector<int> awaited(std::uint32_t channel);
-  // What it waits for of all that was posted after the operation of that number, first to receive and
-  // then to send: look(the peer's rank, the operation's name, whether it sends).
-  template <class Look>
-  void each_wait(std::uint64_t posted, const Look& look) {
-    const auto look_at = [&](const Operation& each, bool sends) {
-      if (each.number() > posted) look(each.peer(), each.channel().operation, sends);
-    };
-    for (const auto& each : connections_) {
-      if (each) each->inbox().each_unfinished([&](const Receive& r) { look_at(r, false); });
-    }
-    for (const auto& each : connections_) {
-      if (each) each->outbox().each_unfinished([&](const Send& s) { look_at(s, true); });
-    }
-  }
+  std::vector<int> awaited(std::uint32_t channel) override;
+  std::vector<int> descriptors() override;
 
  private:
   void post(Send& send) override;
   void post(Receive& receive) override;
   void withdraw(Send& send) override { connection(send.peer()).withdraw(send); }
   void withdraw(Receive& receive) override { connection(receive.peer()).withdraw(receive); }
+
+  void each_unfinished(const std::function<void(const Operation&, bool sends)>& look) override;
 
   Connection& connection(int peer);
   void broken(int peer, int culprit, const std::string& why);
@@ -85,9 +68,6 @@ class Mesh : public Comm {
   Task<> watch();
 
   Host& host_;
-  int exceptions_at_start_;
-  bool owes_a_finish_ = false;
-  std::optional<int> blamed_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Address> doors_;
   std::map<int, std::string> suspects_;  // and why

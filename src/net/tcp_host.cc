@@ -78,9 +78,12 @@ tcp::acceptor listen_at(TcpLoop& loop, const tcp::endpoint& where) {
 
 class TcpListener : public Listener {
  public:
-  TcpListener(TcpLoop& loop, tcp::acceptor acceptor) : loop_(loop), acceptor_(std::move(acceptor)) {
+  TcpListener(TcpLoop& loop, tcp::acceptor acceptor, std::shared_ptr<std::set<int>> listening)
+      : loop_(loop), acceptor_(std::move(acceptor)), listening_(std::move(listening)) {
     acceptor_.non_blocking(true);
+    listening_->insert(acceptor_.native_handle());
   }
+  ~TcpListener() { listening_->erase(acceptor_.native_handle()); }
 
   std::uint32_t port() const override { return acceptor_.local_endpoint().port(); }
 
@@ -107,6 +110,7 @@ class TcpListener : public Listener {
  private:
   TcpLoop& loop_;
   tcp::acceptor acceptor_;
+  std::shared_ptr<std::set<int>> listening_;  // of the host, which may be gone before us
 };
 
 bool is_machines_name(const std::string& host) {
@@ -190,14 +194,12 @@ std::unique_ptr<Listener> TcpHost::listen(const Address& place, std::uint32_t po
     where =
         own_ ? tcp::endpoint(*own_, where.port()) : tcp::endpoint(where.protocol(), where.port());
   }
-  tcp::acceptor acceptor = listen_at(loop_, where);
-  listening_fd_ = acceptor.native_handle();
-  return std::make_unique<TcpListener>(loop_, std::move(acceptor));
+  return std::make_unique<TcpListener>(loop_, listen_at(loop_, where), listening_);
 }
 
 std::unique_ptr<Listener> TcpHost::adopt(int listening_fd) {
-  listening_fd_ = listening_fd;
-  return std::make_unique<TcpListener>(loop_, tcp::acceptor(loop_.io(), tcp::v4(), listening_fd));
+  return std::make_unique<TcpListener>(loop_, tcp::acceptor(loop_.io(), tcp::v4(), listening_fd),
+                                       listening_);
 }
 
 Task<Host::Answer> TcpHost::call(Address to) {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <asio/ip/tcp.hpp>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "net/tcp_link.h"
 #include "net/tcp_loop.h"
@@ -26,14 +29,14 @@ class TcpHost : public Host {
   std::string describe_way(const Address& to) override;
   void draw(Bytes bytes) override;
 
-  // Of the last socket that listens; -1 if there was none.
-  int listening_fd() const { return listening_fd_; }
+  // The sockets that listen.
+  std::vector<int> listening() const { return {listening_->begin(), listening_->end()}; }
 
  private:
   TcpLoop& loop_;
+  std::shared_ptr<std::set<int>> listening_ = std::make_shared<std::set<int>>();
   std::string network_;
   std::optional<asio::ip::address> own_;  // on that network
-  int listening_fd_ = -1;
 };
 
 // A socket listening on a free loopback port: what the launcher hands to rank 0.

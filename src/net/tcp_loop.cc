@@ -1,12 +1,24 @@
 #include "net/tcp_loop.h"
 
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "net/pooled.h"
 
 namespace starling {
+
+namespace {
+
+// An answer that is under way comes within the first; who waits longer waits for somebody's work.
+constexpr Time kSpin = std::chrono::milliseconds(2);
+constexpr int kLooksAtATime = 16;  // the kernel costs more to ask than a source
+constexpr Time kShortestNap = std::chrono::microseconds(20);
+constexpr Time kLongestNap = std::chrono::microseconds(500);
+
+}  // namespace
 
 TcpLoop::TcpLoop() : start_(std::chrono::steady_clock::now()), timer_(io_) {}
 
@@ -16,6 +28,23 @@ Time TcpLoop::processor_time() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return std::chrono::seconds(time.tv_sec) + Time(time.tv_nsec);
+}
+
+void TcpLoop::wait_for_event() {
+  if (source_ == nullptr) {
+    io_.run_one();
+    return;
+  }
+  const Time begin = now();
+  for (Time nap = kShortestNap; io_.poll_one() == 0;) {
+    for (int i = 0; i < kLooksAtATime; ++i) {
+      if (source_->look()) return;
+      ::sched_yield();  // to whoever we may be waiting for
+    }
+    if (now() < begin + kSpin) continue;
+    std::this_thread::sleep_for(nap);
+    nap = std::min(nap * 2, kLongestNap);
+  }
 }
 
 void TcpLoop::post(Sleep& sleep) {

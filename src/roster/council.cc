@@ -126,7 +126,12 @@ Message Council::answer_member(const Message& question) {
 
 void Council::leave() {
   leaves_ = true;
-  want_next();
+  if (rules_.at_once) want_next();
+}
+
+bool Council::wants_change() {
+  forget_old_guests();
+  return leaves_ || roster_.generation > generation_ || (!guests_.empty() && has_room());
 }
 
 void Council::want_next() {
@@ -155,11 +160,18 @@ void Council::did_not_meet(std::optional<std::uint64_t> missing,
   }
 }
 
-bool Council::has_room() const { return roster_.workers() < rules_.most_workers; }
+bool Council::has_room(const Member& guest) const {
+  return guest.role == Member::Role::server || roster_.workers() < rules_.most_workers;
+}
 
 bool Council::must_propose() {
   forget_old_guests();
-  return is_member() && (wanted_ == next_generation() || (!guests_.empty() && has_room()));
+  if (!is_member()) return false;
+  if (wanted_ == next_generation()) return true;
+  const bool is_at_work = rules_.at_once && has_met_ && roster_.generation == generation_;
+  return is_at_work && std::ranges::any_of(guests_, [this](const auto& guest) {
+           return has_room(guest.second.member);
+         });
 }
 
 // Proposes whenever it is for us to do that.
@@ -196,7 +208,10 @@ Task<bool> Council::propose() {
   accept.ballot = ballot;
   accept.roster = compose(promises);
   accept.roster.generation = generation;
-  if (accept.roster.workers() < rules_.least_workers) co_return false;
+  if (accept.roster.workers() < rules_.least_workers ||
+      accept.roster.servers() < rules_.least_servers) {
+    co_return false;
+  }
   Tally votes;
   co_await poll(accept, votes, Message::Kind::accepted);
   if (is_over()) co_return true;
@@ -361,7 +376,7 @@ Task<bool> Council::next() {
     }
   }
   generation_ = roster_.generation;
-  stopped_ = false;
+  stopped_ = has_met_ = false;
   step_ = 0;
   missed_ = 0;
   co_return true;

@@ -52,7 +52,11 @@ class Council {
   struct Rules {
     int least_workers = 1;    // with fewer there is no next generation; we wait for guests
     int most_workers = 4096;  // more guests wait at the door
+    int least_servers = 0;    // as with workers
     bool in_step = true;      // members must end a generation after the same step
+    // Who comes or wants to go is let in or out at once; if not, when the members, who see by
+    // wants_change() that somebody does, ask for the next generation together.
+    bool at_once = true;
     Time patience{};          // with a member that is there and does not answer
     std::array<std::byte, 32> terms{};  // a digest of what all must have alike
     Time wait{};                        // for a generation that has us, before we give up
@@ -79,12 +83,20 @@ class Council {
   // Asks the others to go on without us. It takes effect with the next generation.
   void leave();
   bool leaves() const { return leaves_; }
+  // Whether somebody has come whom we may let in, or we want to go, or have been left behind.
+  bool wants_change();
 
   // Our generation can do nothing more, or another one is due: until there is a later one that has us,
   // which is ours from then on. One that was left out asks to be let in again; false if it wanted to
   // leave. Throws DeadlineExceeded.
   Task<bool> next();
 
+  // All of our generation have met. Until then nobody is let in: those who are still on their way to it
+  // would find the others gone on.
+  void has_met() {
+    has_met_ = true;
+    work_.ring();
+  }
   // A generation did not come together: whom it was missing, if that is known, and those who had come
   // to it as guests. They are not asked in again for a while, or one whom not all can reach would keep
   // the others from their work for ever.
@@ -112,7 +124,7 @@ class Council {
   void want_next();
   bool must_propose();
   void forget_old_guests();
-  bool has_room() const;
+  bool has_room(const Member& guest) const;
   bool shuns(std::uint64_t id) const;
   Task<> lead();
   Task<bool> propose();
@@ -138,6 +150,7 @@ class Council {
   std::uint64_t step_ = 0;
   bool leaves_ = false;
   bool stopped_ = false;  // our generation can do nothing more
+  bool has_met_ = false;
 
   // As a voter on the generation after roster_.
   Ballot promised_, agreed_in_;

@@ -38,6 +38,7 @@ struct Roster {
   std::optional<int> place_of(std::uint64_t id) const;
   bool has(std::uint64_t id) const { return place_of(id).has_value(); }
   int workers() const;
+  int servers() const { return static_cast<int>(members.size()) - workers(); }
   bool operator==(const Roster&) const = default;
 };
 

@@ -278,7 +278,7 @@ Task<> ServerClient::hello(WorkPlan plan) {
   for (int shard = 0; shard < options_.servers; ++shard) {
     co_await say(shard, position_of(shard), ControlRequest::Kind::hello);
   }
-  if (chain_.replicates()) watching_.emplace(watch_heads());
+  if (takes_over()) watching_.emplace(watch_heads());
 }
 
 Task<ServerReport> ServerClient::done() {
@@ -359,14 +359,14 @@ Task<> ServerClient::say(int shard, int position, ControlRequest::Kind kind, std
     co_await group_.send(rank, request_channel_at(chain_.distance(shard, rank)),
                          object_bytes(request), bytes_of(std::span(infos)));
   } catch (const PeerLost& lost) {
-    if (!chain_.replicates() || lost.rank() != group_.in_comm(rank)) throw;
+    if (!takes_over() || lost.rank() != group_.in_comm(rank)) throw;
   }
 }
 
 bool ServerClient::has_a_successor(int shard, const PeerLost& lost) const {
   for (int position = 0; position < position_of(shard) + 1; ++position) {
     if (lost.rank() == group_.in_comm(chain_.rank_at(shard, position))) {
-      return chain_.replicates();
+      return takes_over();
     }
   }
   return false;

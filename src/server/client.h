@@ -38,6 +38,7 @@ class ServerClient {
     int replicas = 1;
     int needed_workers = 0;  // so many of the group's first must all be there to the end
     int newcomer = -1;       // as Chain has it
+    bool elastic = false;    // as ServerOptions has it: then a lost server's work is not taken over
   };
 
   ServerClient(Group group, const Options& options, std::vector<Key> keys);
@@ -152,6 +153,8 @@ class ServerClient {
   }
   int position_of(int shard) const { return positions_[static_cast<std::size_t>(shard)]; }
 
+  // Whether a server that is lost is replaced by the next in its chain, or ends the generation.
+  bool takes_over() const { return chain_.replicates() && !options_.elastic; }
   // Whether that is the loss of a shard's head, for whom there is another.
   bool has_a_successor(int shard, const PeerLost& lost) const;
   Task<> until_moved_on(int shard, int position);

@@ -17,11 +17,6 @@ int shard_of(Group group, const Chain& chain, int distance) {
   return (group.rank() - chain.first_server - distance + chain.servers) % chain.servers;
 }
 
-std::optional<Journal> journal_of(Group group, const Chain& chain, int shard) {
-  if (!chain.replicates()) return std::nullopt;
-  return std::make_optional<Journal>(group, chain, shard, chain.position_of(shard, group.rank()));
-}
-
 Task<> rung(Bell& bell) { co_await bell.rung(); }
 
 WeightsHeader header_for(int worker, const Block& block) {
@@ -35,7 +30,7 @@ Desk::Desk(Group group, const ServerOptions& options, int distance, State past)
       options_(options),
       distance_(distance),
       number_(shard_of(group, options.chain, distance)),
-      journal_(journal_of(group, options.chain, number_)),
+      journal_(make_journal()),
       shard_(group.loop(), options, journal_ ? &*journal_ : nullptr, std::move(past)),
       wants_eager_(static_cast<std::size_t>(options.workers)),
       lost_before_(static_cast<std::size_t>(options.workers)),
@@ -43,6 +38,15 @@ Desk::Desk(Group group, const ServerOptions& options, int distance, State past)
       head_(group.loop()),
       all_done_(group.loop()),
       heard_(group.loop().now()) {}
+
+// Where any loss ends the generation, what is told to workers then would be safe with nobody.
+std::optional<Journal> Desk::make_journal() {
+  const Chain& chain = options_.chain;
+  if (!chain.replicates()) return std::nullopt;
+  return std::make_optional<Journal>(
+      group_, chain, number_, chain.position_of(number_, group_.rank()),
+      [this] { return !options_.elastic || shard_.everybody_is_done(); });
+}
 
 Task<> Desk::serve() {
   std::vector<Task<>> attendances;
@@ -122,6 +126,7 @@ void Desk::judge_loss(int worker, const PeerLost& lost) {
   const int rank = group_.in_comm(rank_of(worker));
   if (lost.rank() != rank) throw;
   if (shard_.is_done(worker)) return;
+  if (options_.elastic) throw;
   if (!is_head_) {
     lost_before_[static_cast<std::size_t>(worker)] = std::current_exception();
     return;
@@ -280,8 +285,8 @@ Task<> Desk::serve_block(int worker, Held& held) {
                   kSameSettings);
     }
     if (request.flags & KeyRequest::kPut) {
-      // What is sent again has been trained on meanwhile.
-      if (!journal_ || !block.has_weights()) shard_.put(held, landing.span());
+      // What is there has been trained on meanwhile.
+      if (!block.has_weights()) shard_.put(held, landing.span());
     }
     if (request.flags & KeyRequest::kPush) take_push(worker, request, block, landing.span());
     if (request.flags & KeyRequest::kSettle) {

@@ -22,6 +22,7 @@ class Desk {
   bool is_head() const { return is_head_; }
   void visit_state(State state) { shard_.visit_state(std::move(state)); }
   void visit_blocks(State state) { shard_.visit_blocks(std::move(state)); }
+  bool has_weights() const { return shard_.has_first_weights(); }
   // What it does when a worker asks to keep its state, after so many steps of that worker.
   using Keep = std::function<void(std::uint64_t step)>;
   void on_save(Keep keep) { keep_ = std::move(keep); }
@@ -31,6 +32,7 @@ class Desk {
   class Landing;
   using Held = Shard::Held;
 
+  std::optional<Journal> make_journal();
   int rank_of(int worker) const { return worker * options_.worker_stride; }
   Task<> attend(int worker);
   Task<bool> greet(int worker);

@@ -9,11 +9,13 @@
 
 namespace starling {
 
-Journal::Journal(Group group, const Chain& chain, int shard, int position)
+Journal::Journal(Group group, const Chain& chain, int shard, int position,
+                 std::function<bool()> may_go_on)
     : group_(group),
       chain_(chain),
       shard_(shard),
       position_(position),
+      may_go_on_(std::move(may_go_on)),
       is_last_(position + 1 == chain.replicas ||
                chain.is_newcomer(chain.rank_at(shard, position + 1))),
       written_(group.loop()),
@@ -56,7 +58,7 @@ Task<> Journal::send_on(PieceSource& shard) {
     try {
       co_await send_to(rank, shard);
     } catch (const PeerLost& lost) {
-      if (lost.rank() != group_.in_comm(rank)) throw;
+      if (lost.rank() != group_.in_comm(rank) || !may_go_on_()) throw;
     }
   }
   fills_ = false;
@@ -124,7 +126,7 @@ Task<> Journal::follow(Replay replay, std::function<std::size_t()> most_bytes,
     try {
       co_await follow(before, replay, most_bytes);
     } catch (const PeerLost& lost) {
-      if (lost.rank() != group_.in_comm(before)) throw;
+      if (lost.rank() != group_.in_comm(before) || !may_go_on_()) throw;
     }
   }
 }

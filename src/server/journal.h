@@ -75,8 +75,11 @@ class PieceSource {
 
 class Journal {
  public:
-  // Of the server at that position of the chain.
-  Journal(Group group, const Chain& chain, int shard, int position);
+  // Of the server at that position of the chain. If others of it are lost, is asked whether we may go on
+  // without them; else what sends and follows ends with PeerLost, and nothing more is safe.
+  Journal(
+      Group group, const Chain& chain, int shard, int position,
+      std::function<bool()> may_go_on = [] { return true; });
 
   std::uint64_t last() const { return last_; }
   // At the head: gives the record its number and writes it, with a copy of these bytes.
@@ -118,6 +121,7 @@ class Journal {
   Group group_;
   Chain chain_;
   int shard_, position_;
+  std::function<bool()> may_go_on_;
   bool is_last_;
   bool fills_ = false;      // a newcomer behind us, who does not count yet
   std::deque<Entry> kept_;  // what is not safe yet, or a newcomer must still get, up to last_

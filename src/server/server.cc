@@ -11,6 +11,7 @@ Server::Server(Group group, const ServerOptions& options, State past) {
   for (int distance = 0; distance < options.chain.replicas; ++distance) {
     desks_.push_back(std::make_unique<Desk>(group, options, distance, past));
   }
+  if (options.elastic) return;
   if (options.chain.replicates()) {
     group.contain_losses();
   } else if (!make_gate(options.gate)->needs_everybody()) {
@@ -40,6 +41,12 @@ void Server::visit_state(State state) {
     if (desks_[taken_over]->is_head()) desks_[taken_over]->visit_blocks(state);
   }
 }
+
+void Server::visit_blocks(State state) {
+  for (const auto& desk : desks_) desk->visit_blocks(state);
+}
+
+bool Server::has_weights() const { return desks_.front()->has_weights(); }
 
 void Server::on_save(const Keep& keep) {
   for (const auto& desk : desks_) desk->on_save(keep);

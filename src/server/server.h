@@ -35,6 +35,10 @@ class Server {
   // The blocks that it serves, by where they begin in the model: those of all servers together serve
   // any cut of it.
   void visit_state(State state);
+  // All blocks that it has, copies among them.
+  void visit_blocks(State state);
+  // Whether there is something in all of those that it serves.
+  bool has_weights() const;
   // What it does when a worker asks it to keep its state, after so many steps of that worker.
   using Keep = std::function<void(std::uint64_t step)>;
   void on_save(const Keep& keep);

@@ -22,6 +22,9 @@ struct ServerOptions {
   Clerk::Options clerk;
   ServerCodec codec;
   std::chrono::seconds timeout{60};  // without a word from any worker
+  // Workers and servers come and go: then any loss ends the generation, and what no server has kept
+  // (server/server_estate.h) worker 0 puts anew.
+  bool elastic = false;
 };
 
 // For errors that no server can have caused.

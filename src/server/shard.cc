@@ -95,7 +95,10 @@ void Shard::visit_state(State state) {
 }
 
 void Shard::visit_blocks(State state) {
-  for (Held& held : blocks_) visit_block(held, state.in("blocks").in(held.info.begin));
+  for (Held& held : blocks_) {
+    if (state.saves() && !(held.is_known && held.block.has_weights())) continue;
+    visit_block(held, state.in("blocks").in(held.info.begin));
+  }
 }
 
 void Shard::visit_block(Held& held, State state) {
@@ -107,9 +110,12 @@ void Shard::visit_block(Held& held, State state) {
 
 void Shard::restore() {
   if (past_.restores_all()) return visit_state(past_);
+  past_("report", report_);
   const StoredBlocks stored(past_.under("blocks/"));
   for (Held& held : blocks_) {
-    const Snapshot block = stored.in({held.info.begin, held.info.begin + held.info.elements});
+    const Range range{held.info.begin, held.info.begin + held.info.elements};
+    if (options_.elastic && !stored.cover(range)) continue;  // a worker will put it
+    const Snapshot block = stored.in(range);
     visit_block(held, State::restoring(block));
   }
 }

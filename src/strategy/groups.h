@@ -22,6 +22,7 @@ enum class GroupNumber : std::uint32_t {
   pipeline,     // the stages of a model: activations and their gradients
   tensor,       // the parts of a stage: activations and their gradients
   estate,       // the workers: what a generation takes over from the one before
+  blocks,       // who may serve: the same for the blocks of servers
   tied,         // two stages that have copies of one parameter
   generations,  // those who are left, as often as somebody is lost: from this number on
 };

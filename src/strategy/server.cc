@@ -25,6 +25,7 @@
 #include "math/vector_math.h"
 #include "server/client.h"
 #include "server/lanes.h"
+#include "server/server_estate.h"
 #include "strategy/grid.h"
 #include "strategy/registry.h"
 #include "strategy/server_plan.h"
@@ -45,6 +46,7 @@ class ServerStrategy : public Strategy {
         push_every_(static_cast<std::uint64_t>(settings.server.push_every)),
         fetch_every_(static_cast<std::uint64_t>(settings.server.fetch_every)),
         fetches_last_(settings.server.gate.kind == GateSettings::Kind::value) {
+    if (settings.elastic.on) return;  // any loss ends the generation
     if (settings.server.replicas > 1) {
       serving_group_.contain_losses();
     } else if (survives_losses(settings)) {
@@ -61,11 +63,17 @@ class ServerStrategy : public Strategy {
                       settings_.parallel.slices() > 1 ? "a slice of the model" : "the model"),
           fmt::format("there can be 1 to {}", elements));
     }
-    if (settings_.server.placement == ServerSettings::Placement::workers &&
-        group_.rank() < servers) {
+    const bool workers_serve = settings_.server.placement == ServerSettings::Placement::workers;
+    const bool goes_on = workload_.generation > 1;
+    if (workers_serve && goes_on) {
+      co_await workload_.blocks->take_over(block_holders(settings_, group_.comm()), servers,
+                                           workload_.generation);
+    }
+    if (workers_serve && group_.rank() < servers) {
       ServerOptions options = server_options(settings_);
       options.timeout = std::chrono::hours(24);  // this worker's own waits have the job's deadline
-      server_.emplace(serving_group_, options, past.in("server"));
+      server_.emplace(serving_group_, options,
+                      goes_on ? workload_.blocks->past() : past.in("server"));
       serving_.emplace(server_->serve());
     }
     if (push_every_ > 1) sums_.resize(elements);
@@ -98,6 +106,16 @@ class ServerStrategy : public Strategy {
     }
     if (is_proxy() && settings_.server.eager) follow_all();
     if (!is_up_to_date) co_await broadcast(team_, weights_channel(), replica.weights, 0);
+  }
+
+  // Servers have weights, or get rank 0's.
+  Task<> resume(Replica replica) override {
+    co_await start(replica, {});
+    if (workload_.blocks != nullptr && !server_) workload_.blocks->forget();
+  }
+
+  void close() override {
+    if (server_ && workload_.blocks != nullptr) workload_.blocks->keep(*server_);
   }
 
   // What is under way lands, and is taken in when it would have been.
@@ -205,6 +223,7 @@ class ServerStrategy : public Strategy {
     options.wants_eager = settings_.server.eager;
     options.codec = server_options(settings_).codec;
     options.replicas = settings_.server.replicas;
+    options.elastic = settings_.elastic.on;
     options.needed_workers = survives_losses(settings_) ? 0 : group_.size();
     return options;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "strategy/grid.h"
 #include "strategy/registry.h"
 
 namespace starling {
@@ -25,6 +26,13 @@ int first_server(const Settings& settings) {
 }
 
 int group_size(const Settings& settings) { return settings.server.group_size(settings.copies()); }
+
+Group block_holders(const Settings& settings, Comm& comm) {
+  if (server_processes(settings) == 0) return slice_workers(settings, comm, GroupNumber::blocks);
+  std::vector<int> ranks;
+  for (int rank = settings.workers; rank < comm.size(); ++rank) ranks.push_back(rank);
+  return Group(comm, ranks, static_cast<std::uint32_t>(GroupNumber::blocks));
+}
 
 namespace {
 
@@ -52,6 +60,7 @@ ServerOptions server_options(const Settings& settings) {
   options.staleness = settings.server.staleness;
   options.clerk = clerk_options(settings.server.gate);
   options.codec = {settings.mix.codec, static_cast<std::uint64_t>(settings.seed)};
+  options.elastic = settings.elastic.on;
   return options;
 }
 

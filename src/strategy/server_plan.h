@@ -1,6 +1,7 @@
 // What the settings mean for the parameter servers.
 #pragma once
 
+#include "runtime/group.h"
 #include "server/server.h"
 #include "strategy/settings.h"
 
@@ -15,6 +16,10 @@ int first_server(const Settings& settings);
 
 // How many workers share a proxy.
 int group_size(const Settings& settings);
+
+// Those who may have blocks from an earlier generation, servers first: the server processes, or all
+// workers where they serve as well. Of one of them.
+Group block_holders(const Settings& settings, Comm& comm);
 
 Chain server_chain(const Settings& settings);
 ServerOptions server_options(const Settings& settings);

@@ -270,12 +270,6 @@ void check_elastic(const Settings& settings) {
     throw Error("elastic and a model that is spread over several workers do not go together",
                 "leave out --pipeline and --tensor, or --elastic");
   }
-  if (settings.strategy == StrategyKind::server) {
-    throw Error(
-        "elastic and servers do not go together yet",
-        "leave out --elastic: most gates go on without a lost worker, and --replicas outlives "
-        "lost servers");
-  }
   if (settings.train.shards != TrainSettings::Shards::even) {
     throw Error("elastic deals a lost worker's samples out again, and shards bind them to one",
                 "leave out --shards, or --elastic");
@@ -293,8 +287,17 @@ void check_elastic(const Settings& settings) {
 
 }  // namespace
 
-Settings with_workers(Settings settings, int workers) {
+Settings with_members(Settings settings, int workers, int servers) {
   settings.workers = workers;
+  ServerSettings& server = settings.server;
+  if (server.placement == ServerSettings::Placement::apart) {
+    if (servers > 0) server.servers = servers;
+  } else {
+    server.servers = std::min(server.servers, workers);
+  }
+  server.replicas = std::min(server.replicas, server.server_count(workers));
+  while (server.group > 0 && workers % server.group != 0) --server.group;
+  server.gate.quorum = std::min(server.gate.quorum, workers / server.group_size(workers));
   int& passes = settings.mix.graph.passes;
   passes = std::min(passes, std::max(1, workers - 1));
   if (const auto slow = slow_worker(settings); slow && slow->who >= workers) settings.slow.clear();

@@ -150,8 +150,9 @@ std::string agreed_settings(const Settings& settings);
 // default is read by nobody in this configuration.
 void check_settings(const Settings& settings);
 
-// The same with another number of workers, where they come and go: what depends on it is made to fit.
-Settings with_workers(Settings settings, int workers);
+// The same with another number of workers, and of processes that serve, where they come and go: what
+// depends on it is made to fit.
+Settings with_members(Settings settings, int workers, int servers);
 
 // The names of those that are not the same in both.
 std::vector<std::string> different_settings(const Settings& one, const Settings& other);

@@ -20,6 +20,9 @@
 
 namespace starling {
 
+class Progress;
+class ServerEstate;
+
 // A model as the strategies see it: two flat spans that alias the model's own tensors. The weights
 // may be longer than the gradients: behind the parameters stand buffers that are averaged but not
 // trained.
@@ -49,9 +52,10 @@ struct Workload {
   std::vector<Fold> folds = {};      // the matrices among the weights, where that is known
   BatchLedger left = BatchLedger();  // of the batches: all, or what a run that is resumed has left
   State past = {};  // where the worker goes on; what it is restored from lives until it has begun
+  // In an elastic job: the generation, and what a server beside the worker leaves to later ones.
+  std::uint64_t generation = 1;
+  ServerEstate* blocks = nullptr;
 };
-
-class Progress;
 
 // A wish to stop that reaches all workers in the same step.
 struct StopVote {
@@ -78,6 +82,9 @@ class Strategy {
   virtual Task<> after_update(Replica replica);
   // Agrees on the final model: the mean of all.
   virtual Task<> finish(Replica replica);
+
+  // The generation is over: what the next one needs of it is kept (Workload::blocks).
+  virtual void close() {}
 
   // Between two steps: until nothing is under way that visit_state() could not tell.
   virtual Task<> pause();

@@ -1,5 +1,5 @@
 // Every collective beside the plain loop, for many sizes of group, kinds of group, lengths and element
-// types, in the simulator.
+// types.
 #include "exchange/collectives.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include "runtime/all.h"
 #include "sim/cluster.h"
 #include "tests/exchange/typed_values.h"
+#include "tests/exchange/world.h"
 
 namespace starling {
 namespace {
@@ -18,23 +19,33 @@ constexpr Channel kChannel{1, Purpose::control};
 
 Task<> nothing() { co_return; }
 
-// Runs action(group, place) on the members.
+// Runs action(group, place) on the members; returns the places of which the outcome is known here.
 template <class Action>
-void run_in(const SomeRanks& some, const Action& action) {
-  Cluster cluster(some.world);
-  cluster.run([&](Comm& comm) {
+std::vector<std::size_t> run_in(const SomeRanks& some, const Action& action) {
+  World world(some.world);
+  world.run([&](Comm& comm) {
     const Group group(comm, some.ranks, 3);
     return group.rank() < 0 ? nothing() : action(group, static_cast<std::size_t>(group.rank()));
   });
+  std::vector<std::size_t> places;
+  for (const std::size_t rank : world.known()) {
+    const auto found = std::ranges::find(some.ranks, static_cast<int>(rank));
+    if (found == some.ranks.end()) continue;
+    places.push_back(static_cast<std::size_t>(found - some.ranks.begin()));
+  }
+  return places;
+}
+bool contains(const std::vector<std::size_t>& places, int place) {
+  return std::ranges::find(places, static_cast<std::size_t>(place)) != places.end();
 }
 
 // Calls check(some) for groups of many sizes, of everybody and of some.
 template <class Check>
 void for_many_groups(const Check& check) {
-  for (int n : {1, 2, 3, 5, 8, 13}) {
+  for (int n : {1, 2, 3, 4, 5, 6, 7, 8, 13}) {
     for (const SomeRanks& some : {everybody(n), every_second_backwards(n)}) {
       SCOPED_TRACE(testing::Message() << n << " of " << some.world);
-      check(some);
+      if (World::can_have(some.world)) check(some);
     }
   }
 }
@@ -65,11 +76,11 @@ TEST_P(EveryAllreduce, ReducesEveryTypeAsThePlainLoop) {
           auto all = values_of_all(type, length, n);
           TypedValues expected = reduced(all, reduction);
           conclude(expected.vector(), reduction, n);
-          run_in(some, [&](Group group, std::size_t place) {
+          const auto known = run_in(some, [&](Group group, std::size_t place) {
             return allreduce(GetParam().run, group, kChannel, all[place].vector(), reduction);
           });
-          for (const TypedValues& each : all) {
-            ASSERT_EQ(each, expected)
+          for (const std::size_t place : known) {
+            ASSERT_EQ(all[place], expected)
                 << kReductionNames[r] << " of " << length << " " << info(type).name;
           }
         }
@@ -97,10 +108,12 @@ TEST_P(EveryType, IsBroadcastFromAnyRoot) {
         if (length > 1000 && n != 5) continue;
         auto all = values_of_all(type(), length, n);
         const TypedValues expected = all[static_cast<std::size_t>(root)];
-        run_in(some, [&](Group group, std::size_t place) {
+        const auto known = run_in(some, [&](Group group, std::size_t place) {
           return broadcast(group, kChannel, all[place].vector(), root);
         });
-        for (const TypedValues& each : all) ASSERT_EQ(each, expected) << length << " from " << root;
+        for (const std::size_t place : known) {
+          ASSERT_EQ(all[place], expected) << length << " from " << root;
+        }
       }
     }
   });
@@ -114,9 +127,10 @@ TEST_P(EveryType, IsReducedToAnyRoot) {
         if (length > 1000 && n != 5) continue;
         auto all = values_of_all(type(), length, n);
         const TypedValues expected = reduced(all, Reduction::max);
-        run_in(some, [&](Group group, std::size_t place) {
+        const auto known = run_in(some, [&](Group group, std::size_t place) {
           return reduce(group, kChannel, all[place].vector(), Reduction::max, root);
         });
+        if (!contains(known, root)) continue;
         ASSERT_EQ(all[static_cast<std::size_t>(root)], expected) << length << " to " << root;
       }
     }
@@ -177,10 +191,10 @@ TEST_P(EveryType, IsReducedAndScattered) {
   for_many_pieces([](const SomeRanks& some, const std::vector<Range>& pieces) {
     auto all = values_of_all(type(), pieces.back().end, static_cast<int>(pieces.size()));
     TypedValues expected = reduced(all, Reduction::sum);
-    run_in(some, [&](Group group, std::size_t place) {
+    const auto known = run_in(some, [&](Group group, std::size_t place) {
       return reduce_scatter(group, kChannel, all[place].vector(), pieces, Reduction::sum);
     });
-    for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
+    for (const std::size_t rank : known) {
       const Vector got = piece(all[rank], pieces[rank]), wanted = piece(expected, pieces[rank]);
       ASSERT_TRUE(std::ranges::equal(got.bytes(), wanted.bytes())) << rank;
     }
@@ -196,10 +210,10 @@ TEST_P(EveryType, IsGatheredByAllByOneAndScattered) {
       copy(piece(whole, pieces[rank]), piece(all[rank], pieces[rank]));
     }
     const auto before = all;
-    run_in(some, [&](Group group, std::size_t place) {
+    const auto known = run_in(some, [&](Group group, std::size_t place) {
       return all_gather(group, kChannel, all[place].vector(), pieces);
     });
-    for (const TypedValues& each : all) ASSERT_EQ(each, whole);
+    for (const std::size_t place : known) ASSERT_EQ(all[place], whole);
 
     all = before;
     for (int root : {0, n - 1}) {
@@ -208,7 +222,9 @@ TEST_P(EveryType, IsGatheredByAllByOneAndScattered) {
         return gather(group, kChannel, piece(all[place], pieces[place]),
                       group.rank() == root ? gathered.vector() : Vector(), pieces, root);
       });
-      ASSERT_EQ(gathered, whole) << "to " << root;
+      if (contains(known, root)) {
+        ASSERT_EQ(gathered, whole) << "to " << root;
+      }
 
       std::vector<TypedValues> scattered;
       for (const Range& each : pieces) scattered.emplace_back(type(), each.size());
@@ -216,7 +232,7 @@ TEST_P(EveryType, IsGatheredByAllByOneAndScattered) {
         return scatter(group, kChannel, group.rank() == root ? whole.vector() : Vector(), pieces,
                        scattered[place].vector(), root);
       });
-      for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
+      for (const std::size_t rank : known) {
         const Vector got = scattered[rank].vector(), wanted = piece(whole, pieces[rank]);
         ASSERT_TRUE(std::ranges::equal(got.bytes(), wanted.bytes())) << rank << " from " << root;
       }
@@ -247,11 +263,11 @@ TEST_P(EveryType, GoesFromAllToAll) {
           sent.push_back(TypedValues::of_rank(type(), sends, static_cast<int>(rank)));
           got.emplace_back(type(), receives);
         }
-        run_in(some, [&](Group group, std::size_t place) {
+        const auto known = run_in(some, [&](Group group, std::size_t place) {
           return all_to_all(group, kChannel, sent[place].vector(), out[place], got[place].vector(),
                             in[place]);
         });
-        for (std::size_t to = 0; to < n; ++to) {
+        for (const std::size_t to : known) {
           for (std::size_t from = 0; from < n; ++from) {
             const Vector here = piece(got[to], in[to][from]),
                          there = piece(sent[from], out[from][to]);

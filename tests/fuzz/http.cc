@@ -30,7 +30,8 @@ void fuzz_http(ConstBytes input) {
     parse_live_address(text_of_bytes(input));
   } catch (const Error&) {
   }
-  static const Page page;
+  const Page
+      page;  // one for each: when a program ends, its library's variables go before those here
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

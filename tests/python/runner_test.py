@@ -74,7 +74,7 @@ def check_run_raises_what_a_rank_raises():
         assert "rank 1: KeyError: 'the reason'" in str(error) and "in fails" in str(error), error
     else:
         raise AssertionError("no error")
-    for wrong in ({"num_proc": 0}, {"num_proc": 2, "max_num_proc": 3},
+    for wrong in ({"num_proc": 0}, {"num_proc": 2, "max_num_proc": 1},
                   {"num_proc": 2, "hosts": "localhost:1"}, {"hosts": "elsewhere:1"},
                   {"hosts": "a:1", "hostfile": "b"}):
         try:
@@ -104,8 +104,8 @@ def check_starlingrun():
         assert ended.returncode == 0 and ended.stdout.count("ok") == 2, ended
     for words in (["-np", "2"], ["-np", "0", "true"], ["true"], ["-np", "3", "-H", "localhost:2", "true"],
                   ["-np", "1", "-H", "elsewhere:1", "true"],
-                  ["-np", "2", "--max-num-proc", "4", "true"],
-                  ["-np", "2", "--host-discovery-script", "x", "true"], ["-np", "1", "--mpi", "true"],
+                  ["-np", "2", "--max-num-proc", "1", "true"],
+                  ["-np", "2", "--slots-per-host", "2", "true"], ["-np", "1", "--mpi", "true"],
                   ["-np", "1", "-x", "NOT_SET_ANYWHERE", "true"]):
         ended = starlingrun(*words)
         assert ended.returncode != 0 and len(ended.stderr.strip().splitlines()) == 1, (words, ended)

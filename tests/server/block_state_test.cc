@@ -65,5 +65,60 @@ TEST(StoredBlocks, RefuseNamesThatAreNoBlocks) {
   }
 }
 
+TEST(StoredBlocks, KnowWhatTheyCover) {
+  Snapshot blocks = cut_at({0, 4, 8, 12});
+  for (const char* part : {"4/weights", "4/optimizer/velocity", "4/optimizer/single/steps"}) {
+    blocks.parts.erase(part);
+  }
+  const StoredBlocks stored(blocks);
+  EXPECT_TRUE(stored.cover({0, 4}));
+  EXPECT_TRUE(stored.cover({9, 12}));
+  EXPECT_FALSE(stored.cover({3, 5}));
+  EXPECT_FALSE(stored.cover({0, 12}));
+  EXPECT_FALSE(stored.cover({8, 13}));
+}
+
+// Each weight of a block says who has it, so that it can be seen who it was taken from.
+TEST(NewestBlocks, AreOfWhoKnowsTheLatestOfEachStretch) {
+  constexpr std::size_t kElements = 12;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Random random{seed};
+    std::vector<KeptBlocks> kept(1 + random.below(4));
+    struct Latest {
+      std::pair<std::uint64_t, std::uint64_t> age{0, 0};
+      float who = -1;
+    };
+    std::vector<Latest> expected(kElements);
+    for (std::size_t server = 0; server < kept.size(); ++server) {
+      kept[server].generation = 1 + random.below(3);
+      for (std::size_t begin = 0; begin < kElements;) {
+        const std::size_t end = begin + 1 + random.below(kElements - begin);
+        const auto who = static_cast<float>(server * 100 + begin);
+        std::uint64_t version = random.below(1000) * 10 + server;  // no two alike
+        if (random.below(3) > 0) {
+          const State block = State::saving(kept[server].blocks).in(begin);
+          std::vector<float> weights(end - begin, who);
+          block("weights", weights);
+          block("version", version);
+          for (std::size_t i = begin; i < end; ++i) {
+            const std::pair age(kept[server].generation, version);
+            if (expected[i].who < 0 || expected[i].age < age) expected[i] = {age, who};
+          }
+        }
+        begin = end;
+      }
+    }
+    const StoredBlocks merged(newest_blocks(kept));
+    for (std::size_t i = 0; i < kElements; ++i) {
+      ASSERT_EQ(merged.cover({i, i + 1}), expected[i].who >= 0) << "seed " << seed;
+      if (expected[i].who < 0) continue;
+      float who = 0;
+      const Snapshot element = merged.in({i, i + 1});
+      State::restoring(element)("weights", std::span(&who, 1));
+      EXPECT_EQ(who, expected[i].who) << "seed " << seed << ", element " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace starling

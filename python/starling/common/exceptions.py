@@ -10,6 +10,13 @@ class HorovodInternalError(RuntimeError):
     rank_is_lost = False
 
 
+class HasLeft(SystemExit):
+    """This worker was asked to leave, and the others go on without it: its process ends well."""
+
+    def __init__(self):
+        super().__init__(0)
+
+
 class HostsUpdatedInterrupt(Exception):
     """Workers have come or gone, and the job is to meet anew."""
 

@@ -15,7 +15,7 @@ import tempfile
 from typing import Iterable, Optional, Sequence, Union
 
 from .. import _core, _launchers, _session
-from .exceptions import HorovodInternalError
+from .exceptions import HasLeft, HorovodInternalError
 
 _FIRST_NUMBER = 2048  # of our groups: below are those of torch.distributed's
 _FUSED_BYTES = 8 << 20
@@ -120,14 +120,14 @@ class World:
             self.core, ranks, process_set.process_set_id
         )
 
-    def gather(self, thing) -> list:
+    def gather(self, thing, name: Optional[str] = None) -> list:
         """Everybody's, by rank."""
         data = pickle.dumps(thing)
         buffer = bytearray(data)
         address = _address_of(buffer)
         exchange = _core.NamedExchange(
             "allgather",
-            self.meetings[0].name("world", None),
+            self.meetings[0].name("world", name),
             [_core.Tensor(address, 0, _core.ELEMENTS.index("u8"), [len(buffer)])],
         )
         with internal_errors():
@@ -142,7 +142,10 @@ class World:
     def close(self, failed: bool) -> None:
         for meeting in self.meetings.values():
             meeting.exchanges.close()
-        self.core.close(failed)
+        if self.core is _elastic and not failed:
+            self.core.end_generation()  # init() goes on to the next one
+        else:
+            self.core.close(failed)
 
     def abandon(self) -> None:
         for meeting in self.meetings.values():
@@ -170,6 +173,7 @@ class internal_errors:
 
 _world: Optional[World] = None
 _generations = 0
+_elastic: Optional[_core.Core] = None  # where workers come and go, from one generation to the next
 _next_door: Optional[tuple[str, str, int]] = None  # where the next job meets, its secret, our socket
 
 
@@ -193,12 +197,8 @@ def init(comm=None, process_sets: Union[None, str, Sequence[ProcessSet]] = None)
         raise ValueError("init(comm) of some ranks only is not there; use process_sets")
     if _world is not None:
         return
-    joined = World(_join())
-    global_process_set.ranks = list(range(joined.size))
-    joined.sets[0] = global_process_set
-    joined.meetings[0] = Meeting(joined.core, global_process_set.ranks, 0)
+    joined = _meet()
     _world = joined
-    _learn_of_others(joined)
     if isinstance(process_sets, str):
         if process_sets.lower() != "dynamic":
             raise ValueError(f'process_sets is a list of them or "dynamic", not {process_sets!r}')
@@ -209,9 +209,28 @@ def init(comm=None, process_sets: Union[None, str, Sequence[ProcessSet]] = None)
         joined.open_set(process_set)
 
 
+def _meet() -> World:
+    """All who are there. Where workers come and go, one may be lost before they know each other."""
+    while True:
+        joined = World(_join())
+        global_process_set.ranks = list(range(joined.size))
+        joined.sets[0] = global_process_set
+        joined.meetings[0] = Meeting(joined.core, global_process_set.ranks, 0)
+        try:
+            _learn_of_others(joined)
+            return joined
+        except HorovodInternalError:
+            if joined.core is not _elastic:
+                raise
+            joined.close(failed=False)
+
+
 def shutdown(failed: bool = False) -> None:
     """Leaves the job. init() joins again, once all have left. If this rank has failed, the others hear
-    that."""
+    that.
+
+    In an elastic job it leaves the generation, and init() joins the next, with whoever is there then.
+    """
     global _world
     leaving, _world = _world, None
     if leaving is None:
@@ -238,6 +257,8 @@ def _join() -> _core.Core:
     the one before: so nobody of the next can be mistaken for one of the last."""
     global _generations, _next_door
     _generations += 1
+    if _elastic is not None:
+        return _join_the_next()
     with internal_errors():
         if _next_door is not None:
             place, secret, listen_fd = _next_door
@@ -245,7 +266,7 @@ def _join() -> _core.Core:
             _next_door = None
             return _core.Core(rank, size, place, secret, _timeout_seconds(), listen_fd)
         if "STARLING_SIZE" in os.environ:
-            return _core.Core.from_environment()
+            return _launched()
         if "WORLD_SIZE" in os.environ and "RANK" in os.environ:
             return _join_by_store(None)
         if "OMPI_COMM_WORLD_SIZE" in os.environ:
@@ -253,6 +274,37 @@ def _join() -> _core.Core:
         if _launchers.started_by_srun():
             return _core.Core.from_environment()
         return _core.Core(0, 1, "", "")
+
+
+def _launched() -> _core.Core:
+    global _elastic
+    core = _core.Core.from_environment(at_once=False)
+    if core.is_elastic:
+        _elastic = core
+        os.environ["HOROVOD_ELASTIC"] = "1"
+        _session.leave_on_sigterm()
+    return core
+
+
+def _join_the_next() -> _core.Core:
+    with internal_errors():
+        if _elastic.next_generation():
+            return _elastic
+    raise HasLeft
+
+
+def is_elastic() -> bool:
+    """Whether workers come and go."""
+    return _elastic is not None
+
+
+def others_come_or_go() -> bool:
+    """Whether somebody waits to be let in, or to go. All ask together, and hear the same."""
+    if _elastic is None:
+        return False
+    if _session.asked_to_leave():
+        _elastic.leave()
+    return any(world().gather(_elastic.wants_change(), "starling.others_come_or_go"))
 
 
 _last_rank_and_size = (0, 1)
@@ -299,18 +351,21 @@ def _learn_of_others(joined: World) -> None:
     """Who shares a machine with whom, and where the next job will meet."""
     global _next_door, _last_rank_and_size
     listen_fd, place, secret = -1, "", ""
-    if joined.rank == 0 and joined.size > 1:
+    if joined.rank == 0 and joined.size > 1 and _elastic is None:
         rendezvous = os.environ.get("STARLING_RENDEZVOUS", "")
         host = rendezvous.rsplit(":", 1)[0].strip("[]") or os.environ.get("MASTER_ADDR", "")
         listen_fd, place = _listen_at(_session.address_towards(host or "127.0.0.1"))
         secret = secrets.token_hex(16)
     machine = socket.gethostname()
-    if "STARLING_LOCAL_SIZE" in os.environ:
+    if _elastic is not None:  # ranks move up, and say nothing of where they are
+        machine = os.environ.get("HOROVOD_HOSTNAME"), os.environ.get("HOROVOD_CROSS_RANK")
+    elif "STARLING_LOCAL_SIZE" in os.environ:
         machine = joined.rank // int(os.environ["STARLING_LOCAL_SIZE"])
     everybody = joined.gather({"machine": machine, "door": (place, secret)})
-    place, secret = everybody[0]["door"]
-    _next_door = (place, secret, listen_fd)
-    _last_rank_and_size = (joined.rank, joined.size)
+    if _elastic is None:
+        place, secret = everybody[0]["door"]
+        _next_door = (place, secret, listen_fd)
+        _last_rank_and_size = (joined.rank, joined.size)
 
     machines = [each["machine"] for each in everybody]
     ranks_on = {m: [r for r, other in enumerate(machines) if other == m] for m in machines}
@@ -371,7 +426,10 @@ def process_set_ids_and_ranks() -> dict[int, list[int]]:
 
 
 def _leave_at_exit() -> None:
-    shutdown(failed=getattr(sys, "last_value", None) is not None)  # an error that nobody has caught
+    failed = getattr(sys, "last_value", None) is not None  # an error that nobody has caught
+    shutdown(failed)
+    if _elastic is not None:
+        _elastic.close(failed)
 
 
 atexit.register(_leave_at_exit)
@@ -379,10 +437,12 @@ atexit.register(_leave_at_exit)
 
 def _forget_in_child() -> None:
     # A fork has the parent's sockets, and must neither speak nor say goodbye for it.
-    global _world, _next_door
+    global _world, _next_door, _elastic
     if _world is not None:
         _world.abandon()
-    _world = _next_door = None
+    elif _elastic is not None:
+        _elastic.abandon()
+    _world = _next_door = _elastic = None
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

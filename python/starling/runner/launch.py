@@ -7,12 +7,14 @@ import os
 import sys
 from typing import Optional, Sequence
 
+from .elastic import elastic_words
 from .hosts import host_flags
 from .program import starling_program
 
 _EXAMPLE = """examples:
   starlingrun -np 4 python train.py
   starlingrun -np 4 -H localhost:4 -x OMP_NUM_THREADS=1 python train.py --epochs 3
+  starlingrun -np 4 --min-num-proc 2 --max-num-proc 8 --host-discovery-script ./hosts.sh python train.py
   starlingrun -np 8 -H a:4,b:4 python train.py
 """
 
@@ -44,13 +46,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--timeline-mark-cycles", action="store_true")
     parser.add_argument("--fusion-threshold-mb", type=int,
                         help="how many MB of small tensors go as one")
-    elastic = parser.add_argument_group("elastic jobs, which are not there yet")
-    elastic.add_argument("--min-num-proc", "--min-np", type=int)
-    elastic.add_argument("--max-num-proc", "--max-np", type=int)
-    elastic.add_argument("--slots-per-host", type=int)
-    elastic.add_argument("--host-discovery-script")
-    elastic.add_argument("--reset-limit", type=int)
-    elastic.add_argument("--blacklist-cooldown-range", type=int, nargs=2)
+    elastic = parser.add_argument_group("elastic jobs, whose workers come and go")
+    elastic.add_argument("--min-num-proc", "--min-np", type=int,
+                         help="with fewer processes those who are left wait for others; -np unless given")
+    elastic.add_argument("--max-num-proc", "--max-np", type=int,
+                         help="how many there may be; -np unless given")
+    elastic.add_argument("--host-discovery-script", metavar="PROGRAM",
+                         help="prints which hosts there are now, host:slots a line; run every second")
+    elastic.add_argument("--slots-per-host", "--slots", type=int,
+                         help="for hosts whose slots the script does not tell")
+    elastic.add_argument("--reset-limit", type=int,
+                         help="fail when processes have come or gone more often than that")
+    elastic.add_argument("--blacklist-cooldown-range", type=int, nargs=2, metavar=("LEAST", "MOST"),
+                         help="seconds after which a host on which a process failed is tried again; "
+                              "without it, it never is")
     ignored = parser.add_argument_group("taken for Horovod's sake, and not needed")
     ignored.add_argument("--gloo", action="store_true")
     ignored.add_argument("--disable-cache", action="store_true")
@@ -69,19 +78,16 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.mpi:
         raise Refused("--mpi: start the program with mpirun itself, hvd.init() finds its ranks")
     if arguments.num_proc is None:
+        arguments.num_proc = arguments.min_num_proc
+    if arguments.num_proc is None:
         raise Refused("how many processes? give -np")
     if arguments.num_proc < 1:
         raise Refused(f"-np {arguments.num_proc} cannot be")
-    for name in ("min_num_proc", "max_num_proc"):
-        value = getattr(arguments, name)
-        if value is not None and value != arguments.num_proc:
-            raise Refused(f"--{name.replace('_', '-')} {value}: the number of processes cannot "
-                          f"change yet, it is that of -np {arguments.num_proc}")
     for name in ("slots_per_host", "blacklist_cooldown_range"):
-        if getattr(arguments, name) is not None:
-            raise Refused(f"--{name.replace('_', '-')}: hosts cannot come and go yet; leave it out")
-    if arguments.host_discovery_script:
-        raise Refused("--host-discovery-script: hosts cannot come and go yet; name them with -H")
+        if getattr(arguments, name) is not None and not arguments.host_discovery_script:
+            raise Refused(f"--{name.replace('_', '-')} goes with --host-discovery-script")
+    if arguments.host_discovery_script and (arguments.hosts or arguments.hostfile):
+        raise Refused("give hosts, or a script that names them, not both")
 
 
 def _environment(arguments: argparse.Namespace) -> dict[str, str]:
@@ -143,6 +149,9 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         command = [starling_program(), "launch", "-n", str(arguments.num_proc), *where]
         if arguments.network_interface:
             command += ["--interface", arguments.network_interface]
+        command += elastic_words(arguments.num_proc, arguments.min_num_proc, arguments.max_num_proc,
+                                 arguments.reset_limit, arguments.host_discovery_script,
+                                 arguments.slots_per_host, arguments.blacklist_cooldown_range)
         if arguments.start_timeout is not None:
             command += ["--timeout", str(arguments.start_timeout)]
         program = arguments.command

@@ -10,6 +10,7 @@ import warnings
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from . import functions
+from .elastic import elastic_words
 from .hosts import host_flags
 from .program import starling_program
 
@@ -37,6 +38,8 @@ def run(
     """Calls func(*args, **kwargs) in num_proc processes of one job; in them, hvd.init() joins it.
 
     Returns what each returned, by rank. If one raises, RuntimeError says which, and its traceback.
+    With min_num_proc or max_num_proc a process that fails is started again, and the others go on
+    (hvd.elastic.run); then it returns what those returned who came to the end.
     Arguments of horovod.run that are about ssh, MPI and gloo are taken and not used.
     """
     if np is not None:
@@ -44,9 +47,7 @@ def run(
         num_proc = np if num_proc == 1 else num_proc
     if num_proc < 1:
         raise ValueError(f"a function cannot be run in {num_proc} processes")
-    for name, value in {"min_num_proc": min_num_proc, "max_num_proc": max_num_proc}.items():
-        if value is not None and value != num_proc:
-            raise ValueError(f"{name}={value}: the number of processes cannot change yet")
+    elastic = elastic_words(num_proc, min_num_proc, max_num_proc, reset_limit)
     if hosts is not None and hostfile is not None:
         raise ValueError("give hosts or hostfile, not both")
     if host_flags(hosts, hostfile, num_proc):
@@ -57,7 +58,7 @@ def run(
         with open(os.path.join(folder, "function"), "wb") as file:
             call = functions.dumps((func, tuple(args), dict(kwargs or {})))
             file.write(functions.dumps((sys.path, call)))
-        command = [starling_program(), "launch", "-n", str(num_proc), "--",
+        command = [starling_program(), "launch", "-n", str(num_proc), *elastic, "--",
                    executable or sys.executable, "-m", "starling.runner.worker", folder]
         environment = dict(os.environ if env is None else env)
         package = os.path.dirname(os.path.dirname(os.path.abspath(
@@ -80,6 +81,9 @@ def run(
     said = ended.stderr.strip().splitlines()
     if verbose or ended.returncode == 0:
         sys.stderr.write(ended.stderr)
+    if elastic and ended.returncode == 0:  # whoever was lost, the others went on
+        return [functions.loads(what) for _, (kind, what) in sorted(outcomes.items())
+                if kind == "result"]
     failed = {rank: what for rank, (kind, what) in outcomes.items() if kind == "error"}
     # Whoever only lost another is not the one to blame.
     for rank in sorted(failed, key=lambda r: "HorovodInternalError" in failed[r][0]):

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 
+from ..common.exceptions import HasLeft
 from . import functions
 
 
@@ -18,6 +19,8 @@ def main() -> int:
     try:
         function, args, kwargs = functions.loads(data)
         outcome = ("result", functions.dumps(function(*args, **kwargs)))
+    except HasLeft:
+        return 0
     except BaseException as error:  # also sys.exit() and Ctrl-C: the caller wants to know
         outcome = ("error", (f"{type(error).__name__}: {error}", traceback.format_exc()))
     place = os.path.join(folder, f"{rank}")

@@ -171,6 +171,13 @@ _given_up: list[Handle] = []
 _numbers = itertools.count()
 
 
+def begin_anew() -> None:
+    """Joins the next generation, with whoever is there: nothing of the last one is under way any more."""
+    shutdown()
+    _given_up.clear()
+    init()
+
+
 def _remember(handle: Handle) -> int:
     number = next(_numbers)
     _handles[number] = handle

@@ -336,11 +336,15 @@ class _Distributed:
             )
         return super().zero_grad(*args, **kwargs)
 
-    def load_state_dict(self, *args, **kwargs):
+    def begin_anew(self) -> None:
+        """Forgets what was asked for, perhaps of ranks that are not there any more."""
         self._forget()
         self._kept.clear()
         self._synchronized = False
         self._should_synchronize = True
+
+    def load_state_dict(self, *args, **kwargs):
+        self.begin_anew()
         return super().load_state_dict(*args, **kwargs)
 
 

@@ -1,8 +1,4 @@
-"""Training that goes on from its last commit after an error.
-
-The workers are always the same: who has died is not replaced, and nobody joins later. What works is
-to restore and meet again after a collective that failed while all are alive.
-"""
+"""Training that goes on when workers are lost, come or go: Horovod's elastic interface."""
 
 from .run import run
 from .sampler import ElasticSampler

@@ -7,6 +7,8 @@ from typing import Any, Callable
 
 import torch
 
+from ...common import world as _world
+from ...common.exceptions import HostsUpdatedInterrupt
 from ..functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from ..mpi_ops import rank
 from .sampler import ElasticSampler
@@ -30,12 +32,15 @@ class State:
             callback()
 
     def commit(self) -> None:
-        """Saves, and looks whether workers have come or gone."""
+        """Saves, and looks whether workers have come or want to go. All must call it together."""
         self.save()
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Raises HostsUpdatedInterrupt if workers have come or gone: as yet, they never do."""
+        """Raises HostsUpdatedInterrupt if workers have come or want to go. All must call it together,
+        and it is raised in all."""
+        if _world.others_come_or_go():
+            raise HostsUpdatedInterrupt()
 
     def save(self) -> None:
         raise NotImplementedError
@@ -107,6 +112,8 @@ class TorchState(ObjectState):
         for handler in self._handlers.values():
             if isinstance(handler.value, ElasticSampler):
                 handler.value.reset()
+            if hasattr(handler.value, "begin_anew"):  # a DistributedOptimizer
+                handler.value.begin_anew()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._handlers:

@@ -1,0 +1,106 @@
+#include "server/server_estate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "exchange/collectives.h"
+#include "runtime/all.h"
+
+namespace starling {
+
+namespace {
+
+constexpr Channel kClaims{0, Purpose::control, "telling which blocks it has kept"};
+constexpr Channel kBlocks{1, Purpose::weights, "handing over the blocks of servers"};
+constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+
+// What each says of what it has.
+struct Claim {
+  std::uint64_t generation = 0;  // in which it had it; 0: it has nothing
+  std::uint64_t bytes = 0;
+  std::uint32_t place = 0, servers = 0;  // who it was then, of how many
+};
+
+bool all_stay(const std::vector<Claim>& claims, int servers) {
+  const std::uint64_t latest = std::ranges::max(claims, {}, &Claim::generation).generation;
+  for (std::size_t place = 0; place < static_cast<std::size_t>(servers); ++place) {
+    const Claim& claim = claims[place];
+    if (claim.generation != latest || claim.place != place ||
+        claim.servers != static_cast<std::uint32_t>(servers)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Task<> send_blocks(Group group, int to, const std::vector<std::byte>& bytes) {
+  co_await group.send(to, kBlocks, std::span(bytes));
+}
+
+Task<> receive_blocks(Group group, int from, const Claim& claim, KeptBlocks& into) {
+  if (claim.bytes > kMostBytes) {
+    throw Error(fmt::format("rank {} would hand over {} bytes, which cannot be",
+                            group.in_comm(from), claim.bytes));
+  }
+  std::vector<std::byte> bytes(claim.bytes);
+  co_await group.receive(from, kBlocks, std::span(bytes));
+  into = {claim.generation, decode_snapshot(bytes)};
+}
+
+}  // namespace
+
+Task<> ServerEstate::take_over(Group holders, int servers, std::uint64_t generation) {
+  const auto n = static_cast<std::size_t>(holders.size());
+  const auto own = static_cast<std::size_t>(holders.rank());
+  std::vector<std::byte> mine;
+  if (kept_.generation > 0) mine = encode(kept_.blocks);
+  std::vector<Claim> claims(n);
+  claims[own] = {kept_.generation, mine.size(), static_cast<std::uint32_t>(place_),
+                 static_cast<std::uint32_t>(servers_)};
+  const Vector all_claims(std::as_writable_bytes(std::span(claims)));
+  const std::vector<Range> pieces = even_pieces(all_claims, holders.size());
+  co_await all_gather(holders, kClaims, all_claims, pieces);
+
+  if (!all_stay(claims, servers)) {
+    std::vector<KeptBlocks> everybodys(n);
+    std::vector<Task<>> exchanges;
+    for (int other = 0; other < holders.size(); ++other) {
+      const auto place = static_cast<std::size_t>(other);
+      if (place == own) continue;
+      if (other < servers && !mine.empty()) exchanges.push_back(send_blocks(holders, other, mine));
+      if (holders.rank() < servers && claims[place].generation > 0) {
+        exchanges.push_back(receive_blocks(holders, other, claims[place], everybodys[place]));
+      }
+    }
+    co_await all(std::move(exchanges));
+    if (holders.rank() < servers) {
+      everybodys[own] = std::move(kept_);
+      kept_ = {std::ranges::max(claims, {}, &Claim::generation).generation,
+               newest_blocks(everybodys)};
+    }
+  }
+  generation_ = generation;
+  place_ = holders.rank();
+  servers_ = servers;
+  past_ = {};
+  past_.partial = true;
+  for (const auto& [name, part] : kept_.blocks.parts) past_.parts["blocks/" + name] = part;
+  State::saving(past_)("report", report_);
+}
+
+void ServerEstate::keep(Server& server) {
+  if (!server.has_weights()) return;
+  Snapshot all;
+  server.visit_blocks(State::saving(all));
+  kept_ = {generation_, {}};
+  past_ = {};
+  report_ = server.report();
+  for (auto& [name, part] : all.under("blocks/").parts) {
+    // The rest is of workers that may be gone.
+    if (part.shared || name.ends_with("/version")) kept_.blocks.parts[name] = std::move(part);
+  }
+}
+
+}  // namespace starling
