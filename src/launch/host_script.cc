@@ -30,12 +30,6 @@ constexpr std::chrono::seconds kTimeForAScript{30};
 constexpr std::size_t kMostPrinted = 1 << 16;
 constexpr int kMostSlots = 1024;
 
-bool is_here(const std::string& name) {
-  char own[256] = "";
-  ::gethostname(own, sizeof(own) - 1);
-  return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == own;
-}
-
 class ScriptRun : public std::enable_shared_from_this<ScriptRun> {
  public:
   ScriptRun(asio::io_context& io, const std::string& path,

@@ -74,7 +74,7 @@ std::vector<HostSlots> filled(std::vector<HostSlots> hosts, int workers) {
 bool is_here(const std::string& host) {
   char own[256] = "";
   ::gethostname(own, sizeof own - 1);
-  return host == "localhost" || host == "127.0.0.1" || host == own;
+  return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == own;
 }
 
 }  // namespace starling
