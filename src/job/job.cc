@@ -35,7 +35,7 @@ Job job_from_environment() {
   job.size = number(kSizeVariable, 1, 1, kMaxWorkers);
   job.rank = number(kRankVariable, 0, 0, job.size - 1);
   job.local_size = number(kLocalSizeVariable, job.size, 1, job.size);
-  job.transport = named<Transport>(text(kTransportVariable, "tcp"));
+  job.transport = named<Transport>(variables.text(kTransportVariable, "tcp"));
   if (job.transport == Transport::mpi) {
     const MpiPlace place = mpi_place();
     job.size = place.size;
@@ -56,7 +56,7 @@ Job job_from_environment() {
   job.checkpoints = text(kCheckpointsVariable);
   job.resume = text(kResumeVariable);
   job.settings = text(kSettingsVariable);
-  if (text(kSizeVariable).empty()) {
+  if (text(kSizeVariable).empty() && job.transport == Transport::tcp) {
     if (const std::optional<EnginePlace> place = engine_place(variables)) take_place(*place, job);
   }
   if (job.size > 1 && job.transport == Transport::tcp &&

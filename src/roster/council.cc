@@ -131,7 +131,7 @@ void Council::leave() {
 
 bool Council::wants_change() {
   forget_old_guests();
-  return leaves_ || roster_.generation > generation_ || (!guests_.empty() && has_room());
+  return leaves_ || roster_.generation > generation_ || lets_somebody_in();
 }
 
 void Council::want_next() {
@@ -160,8 +160,12 @@ void Council::did_not_meet(std::optional<std::uint64_t> missing,
   }
 }
 
-bool Council::has_room(const Member& guest) const {
-  return guest.role == Member::Role::server || roster_.workers() < rules_.most_workers;
+// Of those at the door.
+bool Council::lets_somebody_in() const {
+  const bool has_room = roster_.workers() < rules_.most_workers;
+  return std::ranges::any_of(guests_, [&](const auto& guest) {
+    return has_room || guest.second.member.role == Member::Role::server;
+  });
 }
 
 bool Council::must_propose() {
@@ -169,9 +173,7 @@ bool Council::must_propose() {
   if (!is_member()) return false;
   if (wanted_ == next_generation()) return true;
   const bool is_at_work = rules_.at_once && has_met_ && roster_.generation == generation_;
-  return is_at_work && std::ranges::any_of(guests_, [this](const auto& guest) {
-           return has_room(guest.second.member);
-         });
+  return is_at_work && lets_somebody_in();
 }
 
 // Proposes whenever it is for us to do that.

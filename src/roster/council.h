@@ -57,7 +57,7 @@ class Council {
     // Who comes or wants to go is let in or out at once; if not, when the members, who see by
     // wants_change() that somebody does, ask for the next generation together.
     bool at_once = true;
-    Time patience{};          // with a member that is there and does not answer
+    Time patience{};                    // with a member that is there and does not answer
     std::array<std::byte, 32> terms{};  // a digest of what all must have alike
     Time wait{};                        // for a generation that has us, before we give up
   };
@@ -124,7 +124,7 @@ class Council {
   void want_next();
   bool must_propose();
   void forget_old_guests();
-  bool has_room(const Member& guest) const;
+  bool lets_somebody_in() const;
   bool shuns(std::uint64_t id) const;
   Task<> lead();
   Task<bool> propose();
