@@ -206,12 +206,13 @@ class World {
     co_await barrier(comm, kParting);
   }
 
-  // "waited 20 s for ranks 1 and 3; ..."
+  // "waited 20 s for ranks 1 and 3; ...", or "... for rank 0, called host 0 from host 1: ..."
   static std::set<int> awaited(const std::string& text) {
     std::set<int> ranks;
     const std::string before = "waited 20 s for rank";
     if (!text.starts_with(before) || text.find("to hear from") != std::string::npos) return ranks;
-    std::istringstream list(text.substr(before.size(), text.find(';') - before.size()));
+    const std::size_t end = std::min(text.find(", called"), text.find(';'));
+    std::istringstream list(text.substr(before.size(), end - before.size()));
     for (std::string each; list >> each;) {
       if (std::isdigit(static_cast<unsigned char>(each[0]))) ranks.insert(std::stoi(each));
     }
