@@ -102,12 +102,14 @@ def check_scores_and_where_it_is_cut(n: int) -> None:
 def check_dropout_is_the_same_computed_twice(n: int) -> None:
     if n == 1:
         return
+    # By times it might be cut elsewhere the second time.
+    cut = {2: "0-3,4-6", 3: "0-1,2-3,4-6", 4: "0-1,2-3,4-4,5-6"}[n]
     found = []
     for recompute in (False, True):
         net = make_net()
         net = nn.Sequential(net[0], nn.Dropout(0.5), *net[1:])
         pipeline = starling.Pipeline(
-            net, nn.functional.cross_entropy, data(), strategy="single", pipeline=n,
+            net, nn.functional.cross_entropy, strategy="single", pipeline=n, stages=cut,
             micro_batches=3, recompute=recompute,
         )
         torch.manual_seed(5)
