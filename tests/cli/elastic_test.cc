@@ -25,16 +25,21 @@ class ElasticTraining : public testing::Test {
     return all;
   }
 
-  // The processes of the workers that a launcher has now, in the order in which they were started.
-  static std::vector<pid_t> workers_of(pid_t launcher) {
-    std::vector<pid_t> workers;
+  // The processes that a launcher has now with that word in their command, in the order in which they
+  // were started.
+  static std::vector<pid_t> children_of(pid_t launcher, const std::string& word) {
+    std::vector<pid_t> found;
     std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", launcher));
     for (pid_t child = 0; file >> child;) {
-      std::ifstream name(fmt::format("/proc/{}/comm", child));
-      std::string text;
-      if (std::getline(name, text) && text.starts_with("starling-train")) workers.push_back(child);
+      std::ifstream command(fmt::format("/proc/{}/cmdline", child));
+      for (std::string text; std::getline(command, text, '\0');) {
+        if (text.ends_with(word)) found.push_back(child);
+      }
     }
-    return workers;
+    return found;
+  }
+  static std::vector<pid_t> workers_of(pid_t launcher) {
+    return children_of(launcher, "starling-trainer");
   }
 
   // Until so many steps are done.
@@ -90,6 +95,20 @@ INSTANTIATE_TEST_SUITE_P(Trained, ElasticSystem,
                            return name;
                          });
 
+TEST_F(ElasticTraining, GoesOnWithoutAServerAndStartsItAgain) {
+  Process train(words({"--strategy", "server", "--gate", "bsp", "--servers", "2", "--replicas", "2",
+                       "--workers", "2", "--restarts", "5"}));
+  until_step(8);
+  const std::vector<pid_t> servers = children_of(train.pid(), "serve");
+  ASSERT_EQ(servers.size(), 2u);
+  ::kill(servers[0], SIGKILL);
+  until_step(40);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 0") << train.err();
+  const json result = summary_of(train.out());
+  ASSERT_TRUE(result.is_object()) << train.out();
+  EXPECT_GT(result["accuracy"], 0.8) << result;
+}
+
 TEST_F(ElasticTraining, LetsWorkersJoinAndLeave) {
   const std::string secret = (folder_.path() / "secret").string();
   std::ofstream(secret) << "a secret for those who join\n";
@@ -130,7 +149,7 @@ TEST_F(ElasticTraining, AsksAWorkerToLeaveAtTheDoorThatItWasGiven) {
 TEST_F(ElasticTraining, SaysInOneLineWhatCannotBe) {
   const std::vector<Words> wrong = {
       {"train", "--elastic", "--pipeline", "2"},
-      {"train", "--elastic", "--strategy", "server"},
+      {"train", "--elastic", "--workers", "2", "--tensor", "2"},
       {"train", "--elastic", "--shards", "label"},
       {"train", "--elastic", "--workers", "2", "--min-workers", "3"},
       {"train", "--elastic", "--workers", "4", "--max-workers", "3"},
