@@ -355,6 +355,8 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
                     static_cast<int>(rest.number % static_cast<std::uint64_t>(world_.rest_tags));
     const auto bytes = static_cast<int>(rest.piece());
     if (rest.sends) {
+      // Now, as who sent a copy of it goes on.
+      books().add(rest.peer, Direction::sent, rest.purpose, {rest.piece(), rest.piece()});
       check(MPI_Isend(rest.place, bytes, MPI_BYTE, rest.peer, tag, world_.comm, &requests_[i]),
             "MPI_Isend");
     } else {
@@ -365,8 +367,7 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
   void moved_piece(std::size_t i) {
     Rest& rest = rests_[i];
     const std::size_t bytes = rest.piece();
-    books().add(rest.peer, rest.sends ? Direction::sent : Direction::received, rest.purpose,
-                {bytes, bytes});
+    if (!rest.sends) books().add(rest.peer, Direction::received, rest.purpose, {bytes, bytes});
     rest.left_bytes -= bytes;
     if (!rest.memory) rest.place += bytes;
     if (rest.receive != nullptr) rest.receive->landed(bytes);

@@ -48,8 +48,9 @@ TEST(MpiComm, CountsEveryByteByPurpose) {
   const auto count = [&](Direction direction) {
     return comm.ledger().total(direction, Purpose::weights);
   };
+  run_over_mpi(barrier(comm, kEnd));  // what others were still at is over,
   const ByteCount sent = count(Direction::sent), received = count(Direction::received);
-  run_over_mpi(barrier(comm, kEnd));  // nobody sends before all have looked
+  run_over_mpi(barrier(comm, kEnd));  // and nobody sends before all have looked
   run_over_mpi(pass_on(comm, 70'001));
   const std::uint64_t expected =
       comm.size() > 1 ? 70'001 : 0;  // what goes to oneself costs nothing
