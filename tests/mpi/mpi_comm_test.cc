@@ -17,6 +17,7 @@ namespace {
 
 constexpr Channel kOne{1, Purpose::weights, "a test"}, kTwo{2, Purpose::gradients, "another"};
 constexpr Channel kEnd{3, Purpose::control};
+constexpr Channel kCounted{4, Purpose::replication, "what nobody else sends here"};
 
 // From around what an envelope holds to more than one piece.
 constexpr std::size_t kLengths[] = {0, 1, 3967, 3968, 3969, 70'001, (16 << 20) + 5};
@@ -29,12 +30,12 @@ std::vector<std::byte> bytes_of_rank(int rank, std::size_t length) {
   return bytes;
 }
 
-Task<> pass_on(Comm& comm, std::size_t length) {
+Task<> pass_on(Comm& comm, std::size_t length, Channel channel = kOne) {
   const int next = comm.ring(comm.rank() + 1), last = comm.ring(comm.rank() - 1);
   const auto mine = bytes_of_rank(comm.rank(), length);
   std::vector<std::byte> theirs(length);
-  auto send = comm.send(next, kOne, mine);
-  co_await comm.receive(last, kOne, std::span(theirs));
+  auto send = comm.send(next, channel, mine);
+  co_await comm.receive(last, channel, std::span(theirs));
   co_await send;
   EXPECT_EQ(theirs, bytes_of_rank(last, length)) << length;
 }
@@ -46,12 +47,11 @@ TEST(MpiComm, CarriesMessagesOfAnyLength) {
 TEST(MpiComm, CountsEveryByteByPurpose) {
   ProcessComm& comm = mpi_world();
   const auto count = [&](Direction direction) {
-    return comm.ledger().total(direction, Purpose::weights);
+    return comm.ledger().total(direction, Purpose::replication);
   };
-  run_over_mpi(barrier(comm, kEnd));  // what others were still at is over,
   const ByteCount sent = count(Direction::sent), received = count(Direction::received);
-  run_over_mpi(barrier(comm, kEnd));  // and nobody sends before all have looked
-  run_over_mpi(pass_on(comm, 70'001));
+  run_over_mpi(barrier(comm, kEnd));  // nobody sends before all have looked
+  run_over_mpi(pass_on(comm, 70'001, kCounted));
   const std::uint64_t expected =
       comm.size() > 1 ? 70'001 : 0;  // what goes to oneself costs nothing
   EXPECT_EQ(count(Direction::sent).payload - sent.payload, expected);
