@@ -13,7 +13,7 @@ PREFIX  ?= /usr/local
 # A compiler on libtorch wants about 2 GB; memory, not cores, is what a small machine runs out of.
 JOBS    ?= $(shell nproc)
 
-.PHONY: all build train test python wheel test-torch2 mutate fuzz bench mnist fashion-mnist kjv setup install deb sanitize asan tsan format check-format clean help
+.PHONY: all build train test python wheel test-torch2 test-mpich mutate fuzz bench mnist fashion-mnist kjv setup install deb sanitize asan tsan format check-format clean help
 
 all: build
 
@@ -22,6 +22,7 @@ help:
 	@echo "make test          build and run all tests"
 	@echo "make python        build the Python package, to be used in place; make wheel: to be installed"
 	@echo "make test-torch2   the Python tests with the newest torch that the Python registry has"
+	@echo "make test-mpich    the tests over MPI with MPICH, as make test runs them with Open MPI"
 	@echo "make fashion-mnist get Fashion-MNIST, for --data fashion-mnist"
 	@echo "make kjv           get the King James Bible, for --data kjv"
 	@echo "make mutate        put bugs in, one at a time: do the tests notice? (SHARE=0.1 SEED=3 ONLY=codec)"
@@ -83,6 +84,12 @@ wheel:
 
 test-torch2: python
 	@tests/python/with_torch2 $(BUILD)
+
+test-mpich:
+	@scripts/setup mpich
+	$(call configure,mpich)
+	$(call compile,mpich,mpi_test mpi-loop starling-program starling-trainer)
+	@cd build/mpich && ctest -R '^mpi_' --output-on-failure --no-tests=error
 
 # A tenth of them: make mutate SHARE=0.1 SEED=3
 mutate:

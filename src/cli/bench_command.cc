@@ -94,7 +94,7 @@ void add_exchange(CLI::App& bench) {
       "  starling bench exchange --algorithms auto,ring --workers 8\n"
       "  starling bench exchange --tls --workers 2 --sizes 16MB\n"
       "  starling bench exchange --transport mpi --workers 4 --sizes 1MB,16MB\n"
-      "  starling bench exchange --no-peers --write-choice src/exchange/choice.inc");
+      "  starling bench exchange --no-peers --write-choice src/exchange/choice_loopback.inc");
   exchange->add_option("--workers", options.workers, "numbers of processes")
       ->delimiter(',')
       ->check(CLI::Range(1, 64))
@@ -122,7 +122,7 @@ void add_exchange(CLI::App& bench) {
   exchange->add_flag("--tls", options.tls, "measure Starling encrypted, too");
   exchange->add_option("--write-choice", command->choice_file,
                        "write the fastest algorithms to this file, as the table that `--exchange "
-                       "auto` is built with (src/exchange/choice.inc)");
+                       "auto` is built with (src/exchange/choice_loopback.inc)");
   exchange->add_flag("--json", command->print_json, "print JSON");
   exchange->callback([command] {
     command->bench.sizes_bytes = in_bytes(command->sizes, "4B");

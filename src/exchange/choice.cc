@@ -6,12 +6,18 @@
 namespace starling {
 
 namespace {
-constexpr Choice kMeasured[] = {
-#include "exchange/choice.inc"
+constexpr Choice kLoopback[] = {
+#include "exchange/choice_loopback.inc"
+};
+constexpr Choice kSharedMemory[] = {
+#include "exchange/choice_shared_memory.inc"
 };
 }  // namespace
 
-std::span<const Choice> measured_choices() { return kMeasured; }
+std::span<const Choice> measured_choices(Carrier carrier) {
+  if (carrier == Carrier::shared_memory) return kSharedMemory;
+  return kLoopback;
+}
 
 std::string_view choose_allreduce(std::span<const Choice> choices, int ranks, std::size_t bytes) {
   const int most = std::min(ranks, choices.back().most_ranks);
@@ -34,9 +40,11 @@ std::string_view choose_allreduce_between_hosts(int ranks, std::size_t bytes) {
 
 Task<> auto_allreduce(Group group, Channel channel, Vector values, Reduction reduction) {
   const std::size_t bytes = values.bytes().size();
-  const std::string_view chosen = group.comm().on_one_host()
-                                      ? choose_allreduce(measured_choices(), group.size(), bytes)
-                                      : choose_allreduce_between_hosts(group.size(), bytes);
+  const Carrier carrier = group.comm().carrier();
+  const std::string_view chosen =
+      carrier == Carrier::network
+          ? choose_allreduce_between_hosts(group.size(), bytes)
+          : choose_allreduce(measured_choices(carrier), group.size(), bytes);
   return find_allreduce(chosen)(group, channel, values, reduction);
 }
 

@@ -1,7 +1,8 @@
 // The right all-reduce by itself: short vectors are a matter of how many messages follow one another,
 // long ones of how many bytes each rank sends, and where the border lies depends on what carries them.
 // Between the processes of one machine it was measured:
-// `starling bench exchange --write-choice src/exchange/choice.inc`. Between machines bytes cost more
+// `starling bench exchange --write-choice src/exchange/choice_loopback.inc`, and with `--transport mpi`
+// choice_shared_memory.inc. Between machines bytes cost more
 // than messages long before that, and those that send the fewest are right for all but short vectors.
 #pragma once
 
@@ -17,9 +18,9 @@ struct Choice {
   std::string_view algorithm;
 };
 
-// What was measured. The last row of each number of ranks is for all longer vectors, the last number
+// What was measured within a machine. The last row of each number of ranks is for all longer vectors, the last number
 // of ranks for all larger groups.
-std::span<const Choice> measured_choices();
+std::span<const Choice> measured_choices(Carrier carrier);
 
 // The algorithm for vectors of so many bytes among so many ranks: the same on all ranks, as they all
 // have the same program.

@@ -32,7 +32,7 @@ Mesh::Mesh(Host& host, int rank, std::vector<std::optional<Peer>> peers)
   // from there.
   if (std::ranges::all_of(peers,
                           [](const auto& peer) { return !peer || is_loopback(peer->door); })) {
-    note_on_one_host();
+    note_carrier(Carrier::loopback);
   }
   for (int peer = 0; peer < size(); ++peer) {
     std::optional<Peer>& found = peers[static_cast<std::size_t>(peer)];

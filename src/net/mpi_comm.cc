@@ -153,7 +153,7 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
         own_loop_(loop),
         world_(world),
         peers_(static_cast<std::size_t>(world.size)) {
-    if (world.on_one_host) note_on_one_host();
+    if (world.on_one_host) note_carrier(Carrier::shared_memory);
     for (std::size_t i = 0; i < kEnvelopesPosted; ++i) {
       posted_[i].buffer = spare_buffer();
       await_envelope(posted_[i]);
@@ -467,11 +467,31 @@ class MpiComm : public ProcessComm, private TcpLoop::Source {
     await_envelope(place);
     std::memcpy(&arrived.envelope, arrived.buffer->data(), sizeof(Envelope));
     const auto wire = static_cast<std::uint64_t>(length);
+    if (!makes_sense(arrived.envelope, wire)) {
+      lose(status.MPI_SOURCE, "its envelope makes no sense; see that all run the same starling");
+      return false;
+    }
     books().add(status.MPI_SOURCE, Direction::received, arrived.envelope.purpose,
                 {wire - sizeof(Envelope), wire});
     take(status.MPI_SOURCE, arrived);
     if (arrived.buffer) spare_.push_back(std::move(arrived.buffer));
     return true;
+  }
+
+  bool makes_sense(const Envelope& envelope, std::uint64_t wire_bytes) const {
+    if (wire_bytes < sizeof(Envelope)) return false;
+    if (static_cast<std::size_t>(envelope.purpose) >= kPurposeNames.size()) return false;
+    const std::uint64_t opening = wire_bytes - sizeof(Envelope);
+    switch (envelope.kind) {
+      case Envelope::Kind::message:
+        return opening == opening_of(envelope.bytes);
+      case Envelope::Kind::failure:
+        return opening == 0 && envelope.bytes < static_cast<std::uint64_t>(size());
+      case Envelope::Kind::withdrawn:
+      case Envelope::Kind::goodbye:
+        return opening == 0;
+    }
+    return false;
   }
 
   void take(int from, Arrived& arrived) {

@@ -253,7 +253,7 @@ std::vector<Range> measured_cut(const Settings& settings, const Comm& comm,
       loss, kRepetitions);
   generator.set_state(random);
   StageLink link;
-  if (comm.on_one_host()) link.bytes_per_second = 2e9;
+  if (comm.carrier() != Carrier::network) link.bytes_per_second = 2e9;
   return cut_layers(costs, settings.parallel.pipeline, link);
 }
 

@@ -150,6 +150,10 @@ class Receive : public Operation {
   std::size_t landed_bytes_ = 0;
 };
 
+// What carries messages. Within a machine one costs more than its bytes, between machines it is the
+// other way round.
+enum class Carrier { network, loopback, shared_memory };
+
 class Comm {
  public:
   Comm(Loop& loop, int rank, int size) : loop_(loop), rank_(rank), size_(size), losses_(loop) {}
@@ -172,9 +176,8 @@ class Comm {
   // How many operations were posted so far; later ones have higher numbers.
   std::uint64_t posted() const { return posted_; }
 
-  // Whether all ranks share a machine, so that a message costs more than its bytes. All ranks say the
-  // same.
-  bool on_one_host() const { return on_one_host_; }
+  // All ranks say the same.
+  Carrier carrier() const { return carrier_; }
 
   // Any rank, counted around the ring: ring(rank() - 1) is the predecessor.
   int ring(int position) const { return (position % size_ + size_) % size_; }
@@ -243,7 +246,7 @@ class Comm {
   }
 
   Ledger& books() { return ledger_; }
-  void note_on_one_host() { on_one_host_ = true; }
+  void note_carrier(Carrier carrier) { carrier_ = carrier; }
 
   // For the transport: what it has learned of a peer. It then fails all operations that it holds
   // and that have a lost cause.
@@ -327,7 +330,7 @@ class Comm {
   Loop& loop_;
   int rank_;
   int size_;
-  bool on_one_host_ = false;
+  Carrier carrier_ = Carrier::network;
   std::uint64_t posted_ = 0;
   Ledger ledger_;
   Timeline timeline_;

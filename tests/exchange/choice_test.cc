@@ -30,12 +30,14 @@ TEST(Choice, OfTheLastRowIsForAllBeyondIt) {
 }
 
 TEST(MeasuredChoices, AreInOrderAndOfAlgorithmsThatThereAre) {
-  const auto choices = measured_choices();
-  ASSERT_FALSE(choices.empty());
-  for (const Choice& each : choices) EXPECT_NO_THROW(find_allreduce(each.algorithm));
-  EXPECT_TRUE(std::ranges::is_sorted(choices, [](const Choice& a, const Choice& b) {
-    return std::pair(a.most_ranks, a.most_bytes) < std::pair(b.most_ranks, b.most_bytes);
-  }));
+  for (const Carrier carrier : {Carrier::loopback, Carrier::shared_memory}) {
+    const auto choices = measured_choices(carrier);
+    ASSERT_FALSE(choices.empty());
+    for (const Choice& each : choices) EXPECT_NO_THROW(find_allreduce(each.algorithm));
+    EXPECT_TRUE(std::ranges::is_sorted(choices, [](const Choice& a, const Choice& b) {
+      return std::pair(a.most_ranks, a.most_bytes) < std::pair(b.most_ranks, b.most_bytes);
+    }));
+  }
 }
 
 TEST(ChoiceBetweenHosts, IsOfFewMessagesWhenShortAndOfFewBytesWhenLong) {
@@ -66,25 +68,6 @@ TEST(AutoAllreduce, SendsTheFewestBytesBetweenHosts) {
           cluster.comm(rank).ledger().total(Direction::sent).payload,
           2 * elements * 4 / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks - 1));
     }
-  }
-}
-
-TEST(AutoAllreduce, GivesTheSumForEveryRowOfTheTable) {
-  for (const Choice& choice : measured_choices()) {
-    if (choice.most_bytes > 1 << 20) continue;
-    const std::size_t elements = choice.most_bytes / 4;
-    auto all = values_of_all(Element::i32, elements, choice.most_ranks);
-    TypedValues expected = all[0];
-    for (std::size_t rank = 1; rank < all.size(); ++rank) {
-      combine(expected.vector(), all[rank].vector(), Reduction::sum);
-    }
-    Cluster cluster(choice.most_ranks);
-    cluster.run([&](Comm& comm) {
-      return find_allreduce("auto")(comm, {1, Purpose::gradients},
-                                    all[static_cast<std::size_t>(comm.rank())].vector(),
-                                    Reduction::sum);
-    });
-    for (const TypedValues& each : all) EXPECT_EQ(each, expected) << choice.algorithm;
   }
 }
 

@@ -40,12 +40,12 @@ std::vector<float>& of(std::vector<std::vector<float>>& vectors, const Comm& com
 
 TEST(Mesh, KnowsThatAllRanksAreOnOneHost) {
   Flock flock(3);
-  std::vector<bool> known;
+  std::vector<Carrier> known;
   flock.run([&](Comm& comm) -> Task<> {
-    known.push_back(comm.on_one_host());
+    known.push_back(comm.carrier());
     co_return;
   });
-  EXPECT_EQ(known, std::vector<bool>(3, true));
+  EXPECT_EQ(known, std::vector(3, Carrier::loopback));
 }
 
 TEST(Address, IsLoopbackIfOnlyItsOwnMachineCanCallThere) {
