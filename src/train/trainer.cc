@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -23,6 +22,7 @@
 #include "job/run_summary.h"
 #include "job/worker_events.h"
 #include "math/vector_math.h"
+#include "strategy/checkpoint_pact.h"
 #include "strategy/dealer.h"
 #include "strategy/grid.h"
 #include "strategy/registry.h"
@@ -32,7 +32,9 @@
 #include "train/dist.h"
 #include "train/evaluation.h"
 #include "train/learner.h"
+#include "train/legacy.h"
 #include "train/optimizer_state.h"
+#include "train/optimizers.h"
 #include "train/stop_signal.h"
 
 namespace starling {
@@ -43,64 +45,8 @@ using nlohmann::json;
 
 double seconds(Time time) { return std::chrono::duration<double>(time).count(); }
 
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerSettings& settings,
-                                                        FlatModel& model) {
-  using Kind = OptimizerSettings::Kind;
-  using torch::optim::AdamWOptions;
-  if (settings.kind == Kind::adamw) {
-    const AdamWOptions options = AdamWOptions(settings.lr)
-                                     .betas({settings.beta1, settings.beta2})
-                                     .weight_decay(settings.weight_decay);
-    auto [matrices, others] = model.flat_stretches();
-    auto optimizer = std::make_unique<torch::optim::AdamW>(std::move(matrices), options);
-    optimizer->add_param_group(
-        {std::move(others), std::make_unique<AdamWOptions>(AdamWOptions(options).weight_decay(0))});
-    return optimizer;
-  }
-  const std::vector<torch::Tensor> parameters{model.flat_parameter()};
-  if (settings.kind == Kind::adam) {
-    return std::make_unique<torch::optim::Adam>(parameters,
-                                                torch::optim::AdamOptions(settings.lr)
-                                                    .betas({settings.beta1, settings.beta2})
-                                                    .weight_decay(settings.weight_decay));
-  }
-  if (settings.kind == Kind::adagrad) {
-    return std::make_unique<torch::optim::Adagrad>(parameters,
-                                                   torch::optim::AdagradOptions(settings.lr)
-                                                       .initial_accumulator_value(kAdagradStart)
-                                                       .weight_decay(settings.weight_decay));
-  }
-  return std::make_unique<torch::optim::SGD>(parameters,
-                                             torch::optim::SGDOptions(settings.lr)
-                                                 .momentum(settings.momentum)
-                                                 .nesterov(settings.kind == Kind::nesterov)
-                                                 .weight_decay(settings.weight_decay));
-}
-
-Worker::Memory memory_of(torch::optim::Optimizer& optimizer) {
-  Worker::Memory memory;
-  memory.save = [&optimizer] {
-    torch::serialize::OutputArchive archive;
-    optimizer.save(archive);
-    std::ostringstream stream;
-    archive.save_to(stream);
-    const std::string text = stream.str();
-    const auto bytes = std::as_bytes(std::span(text));
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
-  };
-  memory.restore = [&optimizer](ConstBytes bytes) {
-    std::istringstream stream(
-        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-    torch::serialize::InputArchive archive;
-    archive.load_from(stream);
-    optimizer.load(archive);
-  };
-  return memory;
-}
-
-constexpr Time kMostBetweenMeetings = std::chrono::seconds(2);
 constexpr const char* kModelFile = "model.safetensors";
-constexpr Channel kCheckpointChannel{5, Purpose::control, "agreeing on a checkpoint"};
+constexpr Channel kCheckpointChannel{5, Purpose::control, "a checkpoint"};
 
 struct AskedToStop : Error {
   using Error::Error;
@@ -118,41 +64,6 @@ Shards shards_for(const Settings& settings, const DataSet& train) {
   return share_out(train.labels(), settings.copies(), settings.train.shards,
                    settings.train.shard_alpha, static_cast<std::uint64_t>(settings.seed));
 }
-
-// Where a training stands that is to go on, from the files of all who had a part in it.
-struct Legacy {
-  Legacy(const Job& job, const Settings& settings)
-      : copies(settings.copies()),
-        past(load_past(job, settings, [this](const Snapshot& worker) { add(worker); })) {}
-
-  State state() const { return past ? State::restoring(*past) : State(); }
-  // As many workers as there were: each goes on as it was.
-  bool is_whole() const { return past && !past->partial; }
-
-  int copies;  // that batches are cut for
-  std::vector<std::uint64_t> ledger;
-  std::vector<DoneBatches> done;
-  std::uint64_t rounds = 0, samples = 0;
-  std::int64_t elapsed = 0;
-  std::optional<Snapshot> past;  // reading it fills the others
-
- private:
-  void add(const Snapshot& worker) {
-    const State state = State::restoring(worker).in("trainer");
-    std::uint64_t its_rounds = 0, its_samples = 0;
-    std::int64_t its_elapsed = 0;
-    state("copies", copies);
-    state.of_any_length("ledger", ledger);
-    done.emplace_back().visit_state(state.in("done"));
-    state("rounds", its_rounds);
-    state("samples", its_samples);
-    state("elapsed", its_elapsed);
-    if (copies < 1 || copies > 4096) throw Error("the checkpoint is of no training");
-    rounds = std::max(rounds, its_rounds);
-    samples += its_samples;
-    elapsed = std::max(elapsed, its_elapsed);
-  }
-};
 
 class Trainer {
  public:
@@ -172,10 +83,12 @@ class Trainer {
         learner_(workshop.make_learner(dist_)),
         optimizer_(make_optimizer(settings.optimizer, dist_.model())) {
     dist_.keep(memory_of(*optimizer_));
+    if (const auto interval = interval_of(settings.checkpoint)) {
+      pact_.emplace(*interval, dist_.loop().now());
+      if (!job.checkpoints.empty()) writer_.emplace(job, job.checkpoints);
+    }
     deal();
     begin_where_it_stood();
-    interval_ = interval_of(settings.checkpoint);
-    if (interval_ && !job.checkpoints.empty()) writer_.emplace(job, job.checkpoints);
     parameters_ = dist_.sum_over_copy(static_cast<double>(own_parameters()));
   }
 
@@ -183,11 +96,10 @@ class Trainer {
     const StopSignal stop(dist_.is_elastic());
     try {
       start_ = dist_.loop().now() - Time(legacy_.elapsed);
-      kept_ = met_ = dist_.loop().now();
       while (!over_) {
         try {
           train(stop);
-          if (!over_ && writer_ && kept_round_ != rounds_) keep_checkpoint();
+          if (!over_ && writer_ && !pact_->has_kept(rounds_)) keep_checkpoint();
           if (!over_) conclude(run_folder);
           over_ = true;
         } catch (const Error& error) {
@@ -247,7 +159,7 @@ class Trainer {
       step_ = step + 1;
       report_progress();
       if (taken && checkpoint_is_due(stop)) keep_checkpoint();
-      if (all_stop_) throw AskedToStop("the launcher asked it to stop");
+      if (all_stop()) throw AskedToStop("the launcher asked it to stop");
       if (stop.asked_to_leave()) dist_.leave();
       if (dist_.generation_is_over()) {
         go_on();
@@ -301,57 +213,23 @@ class Trainer {
     begin_round(rounds_);
   }
   void begin_round(std::uint64_t round) {
-    rounds_ = met_round_ = kept_round_ = round;
-    meeting_ = round + 1;
+    rounds_ = round;
+    if (pact_) pact_->begin(round);
   }
 
   // Those who cut together: all, or whoever has a copy of the model.
   Group cutters() { return cuts_together(settings_) ? dist_.everyone() : dist_.copy(); }
 
-  // By steps all know. By time one of them says; so that nobody is asked in vain after every step, it
-  // also says when they meet next: four times in an interval, and often enough to hear soon of one that
-  // is to stop. Then all do, with a last checkpoint.
   bool checkpoint_is_due(const StopSignal& stop) {
-    if (!writer_) return false;
-    if (!meets()) return rounds_ / interval_->steps > kept_round_ / interval_->steps;
-    if (rounds_ < meeting_) return false;
-    std::uint64_t stops = stop.asked() ? 1 : 0;
-    struct {
-      std::uint64_t is_due, next, stop;
-    } word{};
-    const Group group = cutters();
-    const Time met_before = std::exchange(met_, dist_.loop().now());
-    dist_.run("agreeing on a checkpoint", gather_wishes(stops));
-    if (group.rank() == 0) {
-      const Time since = met_ - kept_;
-      const Time round =
-          std::max(Time(1), (met_ - met_before) / static_cast<Time::rep>(rounds_ - met_round_));
-      word.stop = stops;
-      word.is_due = stops > 0 || since >= interval_->time ? 1 : 0;
-      const Time wait = word.is_due ? interval_->time : interval_->time - since;
-      const Time next = std::min({wait, interval_->time / 4, kMostBetweenMeetings});
-      word.next = rounds_ +
-                  std::clamp<std::uint64_t>(static_cast<std::uint64_t>(next / round), 1, 1'000'000);
-    }
-    dist_.run("agreeing on a checkpoint", tell_cutters(word));
-    met_round_ = rounds_;
-    meeting_ = word.next;
-    all_stop_ = word.stop > 0;
+    if (!writer_ || !pact_->meets_after(rounds_)) return false;
+    dist_.run("agreeing on a checkpoint", pact_->meet(cutters(), rounds_, stop.asked()));
     // A launcher that waits for our end must know that there is something to write.
-    if (all_stop_) report_event(dist_.job(), {{"event", "saving"}});
-    return word.is_due != 0;
+    if (all_stop()) report_event(dist_.job(), {{"event", "saving"}});
+    return pact_->is_due();
   }
-  bool meets() const { return writer_ && interval_->steps == 0; }
-  Task<> gather_wishes(std::uint64_t& wishes) {
-    std::int64_t sum = static_cast<std::int64_t>(wishes);
-    const Vector count = std::span(&sum, 1);
-    co_await reduce(cutters(), kCheckpointChannel, count, Reduction::sum, 0);
-    wishes = static_cast<std::uint64_t>(sum);
-  }
-  template <class Word>
-  Task<> tell_cutters(Word& word) {
-    co_await broadcast(cutters(), kCheckpointChannel, object_bytes(word), 0);
-  }
+  // Whether they hear there that one is to stop.
+  bool meets() const { return writer_ && pact_->goes_by_time(); }
+  bool all_stop() const { return pact_ && pact_->all_stop(); }
 
   // A cut through all who go step by step, and their servers, is after the same step: whoever goes on
   // before servers have copied their state might change it.
@@ -366,14 +244,13 @@ class Trainer {
     if (dist_.leads()) dist_.run("a checkpoint", dist_.strategy().save_servers(rounds_));
     if (waits) dist_.run("a checkpoint", barrier(dist_.everyone(), kCheckpointChannel));
     writer_->write(rounds_, dist_.comm().rank(), dist_.settings().workers, std::move(snapshot));
-    kept_ = dist_.loop().now();
-    kept_round_ = rounds_;
+    pact_->keep(rounds_, dist_.loop().now());
   }
 
   // The launcher asks one worker, and only whoever leads speaks up when another is lost. One that
   // fails by itself has a model as good as any, unless the others go on.
   bool leaves_the_model(const std::exception& error) {
-    if (dynamic_cast<const AskedToStop*>(&error) != nullptr) return !all_stop_ || dist_.leads();
+    if (dynamic_cast<const AskedToStop*>(&error) != nullptr) return !all_stop() || dist_.leads();
     if (dist_.copy().size() > 1) return false;  // its other slices are lost, or will be
     if (dynamic_cast<const CutOff*>(&error) != nullptr) return false;
     const auto* lost = dynamic_cast<const PeerLost*>(&error);
@@ -830,15 +707,10 @@ class Trainer {
   std::unique_ptr<Dealer> dealer_;  // where this worker asks for its copy's work
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 
-  std::optional<CheckpointInterval> interval_;
+  std::optional<CheckpointPact> pact_;
   std::optional<CheckpointWriter> writer_;
-  std::uint64_t rounds_ = 0;      // that all workers have done: checkpoints are named by it
-  std::uint64_t meeting_ = 0;     // the round after which to speak of one next,
-  std::uint64_t met_round_ = 0;   // the last time, and
-  std::uint64_t kept_round_ = 0;  // when there was one
-  Time met_{0}, kept_{0};
-  bool all_stop_ = false;  // as they have agreed
-  DoneBatches done_;       // by this worker, of what was left when this many workers began
+  std::uint64_t rounds_ = 0;  // that all workers have done: checkpoints are named by it
+  DoneBatches done_;          // by this worker, of what was left when this many workers began
 
   std::uint64_t step_ = 0;
   std::uint64_t evaluated_ = 0;  // how often it was due
