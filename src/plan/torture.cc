@@ -20,6 +20,8 @@ constexpr std::array kScenarios = {
              torture_cluster},
     Scenario{"hosts", "the same through joining, framing and failure detection, byte by byte",
              has_whole_models, torture_hosts},
+    Scenario{"members", "an elastic one, whose workers and servers come and go", has_whole_models,
+             torture_members},
 };
 
 }  // namespace

@@ -42,5 +42,6 @@ Ordeal torture(const Scenario& scenario, const System& system, std::uint64_t see
 // One function a scenario, each in the file of its name.
 Ordeal torture_cluster(const System& system, std::uint64_t seed, const Witness& witness);
 Ordeal torture_hosts(const System& system, std::uint64_t seed, const Witness& witness);
+Ordeal torture_members(const System& system, std::uint64_t seed, const Witness& witness);
 
 }  // namespace starling

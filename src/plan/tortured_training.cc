@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "plan/digest.h"
 #include "strategy/registry.h"
 #include "strategy/server_plan.h"
 
@@ -322,18 +323,6 @@ class Judge {
   const SimulatedResult& result_;
   const Losses& losses_;
   std::vector<std::string> wrongs_;
-};
-
-class Digest {
- public:
-  void add(std::uint64_t word) { sum_ = (std::rotl(sum_, 5) ^ word) * 0x9e3779b97f4a7c15; }
-  void add(const std::string& text) {
-    for (const char c : text) add(static_cast<std::uint64_t>(c));
-  }
-  std::uint64_t sum() const { return sum_; }
-
- private:
-  std::uint64_t sum_ = 0;
 };
 
 std::uint64_t digest_of(const SimulatedResult& result) {
