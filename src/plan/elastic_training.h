@@ -23,7 +23,11 @@ struct ElasticTraining {
 };
 
 struct ElasticResult {
-  std::vector<float> models;             // of those who came to the end: all weights are alike
+  struct Model {
+    std::uint64_t generation;  // that came to the end
+    float weight;              // all are alike
+  };
+  std::vector<Model> models;
   std::map<std::uint64_t, int> applied;  // batches, and how often they were learned from
   double acknowledged = 0;               // by servers: the sum of gradients
   std::vector<int> still_at_it;          // hosts
