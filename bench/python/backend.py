@@ -5,7 +5,8 @@
     bench/python/backend.py --workers 8 --json
 
 Both backends live in the same processes and take turns, so that what else the machine does befalls them
-alike; the core is measured before them and behind. Before each all-reduce all ranks meet, here as there.
+alike; the core is measured before and after each length, by processes of its own. Before each all-reduce
+all ranks meet, here as there.
 DistributedDataParallel trains on inputs that are in memory already, in turns with the bare network, which
 exchanges nothing: no backend could be faster. Of training, some steps are timed together, up to where all
 ranks meet: one that need not wait for the others could be ahead of them.
@@ -60,7 +61,7 @@ def work(rounds: int, seconds: float) -> None:
     torch.manual_seed(1)
     dist.init_process_group("gloo")
     groups = {name: dist.new_group(backend=name) for name in ("starling", "gloo")}
-    found = {"torch": torch.__version__, "all_reduce": {}, "training": {}}
+    found = {"torch": torch.__version__, "all_reduce": {}, "core": {}, "training": {}}
 
     def take_turns(names, action, meet=lambda: None, at_a_time=10) -> dict[str, float]:
         """Seconds that action(name) takes for each: the median."""
@@ -83,9 +84,11 @@ def work(rounds: int, seconds: float) -> None:
 
     for size in ALL_REDUCE_BYTES:
         values = torch.zeros(size // 4)
+        before = core_seconds(size)
         found["all_reduce"][size] = take_turns(
             groups, lambda name: dist.all_reduce(values, group=groups[name]),
             lambda: dist.barrier(groups["starling"]))
+        found["core"][size] = (before + core_seconds(size)) / 2
     for task, network, inputs, targets, loss in tasks():
         models = {
             name: DistributedDataParallel(network(), process_group=group)
@@ -108,14 +111,22 @@ def work(rounds: int, seconds: float) -> None:
     dist.barrier(groups["starling"])
 
 
-def core_seconds(workers: int) -> dict[int, float]:
-    """What Starling's own benchmark takes for the same all-reduces, without Python."""
-    sizes = ",".join(f"{size // 1000}KB" for size in ALL_REDUCE_BYTES)
-    run = subprocess.run(
-        [ROOT / "starling", "bench", "exchange", "--workers", str(workers), "--sizes", sizes,
-         "--algorithms", "auto", "--no-peers", "--json"],
-        capture_output=True, text=True, check=True)
-    return {str(row["bytes"]): row["median_seconds"] for row in json.loads(run.stdout)["rows"]}
+def core_seconds(size: int) -> float:
+    """What Starling's own benchmark takes for the same all-reduce, without Python; on rank 0, for which
+    the others wait."""
+    import torch.distributed as dist
+
+    seconds = 0.0
+    if dist.get_rank() == 0:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("STARLING_")}
+        run = subprocess.run(
+            [ROOT / "starling", "bench", "exchange", "--workers", str(dist.get_world_size()),
+             "--sizes", f"{size // 1000}KB", "--algorithms", "auto", "--no-peers", "--json"],
+            capture_output=True, text=True, check=True, env=environment)
+        (row,) = json.loads(run.stdout)["rows"]
+        seconds = row["median_seconds"]
+    dist.barrier()
+    return seconds
 
 
 def main() -> None:
@@ -133,7 +144,6 @@ def main() -> None:
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     environment.setdefault("PYTHONPATH", str(ROOT / "build" / "release" / "python"))
     load = os.getloadavg()[0]
-    core = [core_seconds(args.workers)]
     run = subprocess.run(
         [ROOT / "starling", "launch", "-n", str(args.workers), "--", sys.executable, __file__,
          "--work", "--rounds", str(args.rounds), "--seconds", str(args.seconds)],
@@ -142,8 +152,6 @@ def main() -> None:
     if run.returncode != 0 or not lines:
         raise SystemExit(f"the workers failed:\n{run.stdout}")
     found = json.loads(lines[0])
-    core.append(core_seconds(args.workers))
-    found["core"] = {size: statistics.mean(times[size] for times in core) for size in core[0]}
     found["machine"] = {"cores": os.cpu_count(), "load before": load, "python":
                         platform.python_version(), "workers": args.workers}
     if args.json:
