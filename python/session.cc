@@ -81,9 +81,6 @@ void add_session(py::module_& module) {
   py::register_exception<DeadlineExceeded>(module, "Timeout", error);
   py::register_exception<PeerLost>(module, "PeerLost", error);
 
-  py::class_<Memory>(module, "Memory")
-      .def(py::init<std::uintptr_t, std::size_t, int>(), py::arg("address"), py::arg("elements"),
-           py::arg("element"));
   py::list elements;
   for (const ElementInfo& each : kElementTypes) elements.append(std::string(each.name));
   module.attr("ELEMENTS") = elements;

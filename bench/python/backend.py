@@ -5,7 +5,11 @@
     bench/python/backend.py --workers 8 --json
 
 Both backends live in the same processes and take turns, so that what else the machine does befalls them
-alike. DistributedDataParallel trains on inputs that are in memory already.
+alike; the core is measured before and after each length, by processes of its own. Before each all-reduce
+all ranks meet, here as there.
+DistributedDataParallel trains on inputs that are in memory already, in turns with the bare network, which
+exchanges nothing: no backend could be faster. Of training, some steps are timed together, up to where all
+ranks meet: one that need not wait for the others could be ahead of them.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ ROOT = HERE.parent.parent
 ALL_REDUCE_BYTES = [4_000, 64_000, 1_000_000, 16_000_000]
 GPT = SimpleNamespace(width=128, layers=4, heads=4, context=128)
 SYMBOLS = 64
+STEPS = 5  # of training that are timed together
 
 
 def tasks():
@@ -56,19 +61,20 @@ def work(rounds: int, seconds: float) -> None:
     torch.manual_seed(1)
     dist.init_process_group("gloo")
     groups = {name: dist.new_group(backend=name) for name in ("starling", "gloo")}
-    found = {"torch": torch.__version__, "all_reduce": {}, "training": {}}
+    found = {"torch": torch.__version__, "all_reduce": {}, "core": {}, "training": {}}
 
-    def take_turns(action) -> dict[str, float]:
-        """Seconds that action(name) takes over each backend: the median."""
-        times: dict[str, list[float]] = {name: [] for name in groups}
-        for name in groups:
+    def take_turns(names, action, meet=lambda: None, at_a_time=10) -> dict[str, float]:
+        """Seconds that action(name) takes for each: the median."""
+        times: dict[str, list[float]] = {name: [] for name in names}
+        for name in names:
             action(name)
         for _ in range(rounds):
-            for name in groups:
+            for name in names:
                 end = time.perf_counter() + seconds / rounds
                 goes_on = torch.tensor([True])
                 while goes_on.item():
-                    for _ in range(10):
+                    for _ in range(at_a_time):
+                        meet()
                         begun = time.perf_counter()
                         action(name)
                         times[name].append(time.perf_counter() - begun)
@@ -78,34 +84,49 @@ def work(rounds: int, seconds: float) -> None:
 
     for size in ALL_REDUCE_BYTES:
         values = torch.zeros(size // 4)
+        before = core_seconds(size)
         found["all_reduce"][size] = take_turns(
-            lambda name: dist.all_reduce(values, group=groups[name]))
+            groups, lambda name: dist.all_reduce(values, group=groups[name]),
+            lambda: dist.barrier(groups["starling"]))
+        found["core"][size] = (before + core_seconds(size)) / 2
     for task, network, inputs, targets, loss in tasks():
         models = {
             name: DistributedDataParallel(network(), process_group=group)
             for name, group in groups.items()
         }
+        models["bare"] = network()
         optimizers = {n: torch.optim.SGD(m.parameters(), 0.01) for n, m in models.items()}
 
-        def step(name):
-            optimizers[name].zero_grad()
-            loss(models[name](inputs), targets).backward()
-            optimizers[name].step()
+        def train(name):
+            for _ in range(STEPS):
+                optimizers[name].zero_grad()
+                loss(models[name](inputs), targets).backward()
+                optimizers[name].step()
+            dist.barrier(groups["starling"])
 
-        found["training"][task] = take_turns(step)
+        times = take_turns(models, train, at_a_time=1)
+        found["training"][task] = {name: each / STEPS for name, each in times.items()}
     if dist.get_rank() == 0:
         print("found " + json.dumps(found), flush=True)
     dist.barrier(groups["starling"])
 
 
-def core_seconds(workers: int) -> dict[int, float]:
-    """What Starling's own benchmark takes for the same all-reduces, without Python."""
-    sizes = ",".join(f"{size // 1000}KB" for size in ALL_REDUCE_BYTES)
-    run = subprocess.run(
-        [ROOT / "starling", "bench", "exchange", "--workers", str(workers), "--sizes", sizes,
-         "--algorithms", "auto", "--no-peers", "--json"],
-        capture_output=True, text=True, check=True)
-    return {row["bytes"]: row["median_seconds"] for row in json.loads(run.stdout)["rows"]}
+def core_seconds(size: int) -> float:
+    """What Starling's own benchmark takes for the same all-reduce, without Python; on rank 0, for which
+    the others wait."""
+    import torch.distributed as dist
+
+    seconds = 0.0
+    if dist.get_rank() == 0:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("STARLING_")}
+        run = subprocess.run(
+            [ROOT / "starling", "bench", "exchange", "--workers", str(dist.get_world_size()),
+             "--sizes", f"{size // 1000}KB", "--algorithms", "auto", "--no-peers", "--json"],
+            capture_output=True, text=True, check=True, env=environment)
+        (row,) = json.loads(run.stdout)["rows"]
+        seconds = row["median_seconds"]
+    dist.barrier()
+    return seconds
 
 
 def main() -> None:
@@ -131,7 +152,6 @@ def main() -> None:
     if run.returncode != 0 or not lines:
         raise SystemExit(f"the workers failed:\n{run.stdout}")
     found = json.loads(lines[0])
-    found["core"] = core_seconds(args.workers)
     found["machine"] = {"cores": os.cpu_count(), "load before": load, "python":
                         platform.python_version(), "workers": args.workers}
     if args.json:
@@ -141,14 +161,16 @@ def main() -> None:
           f"Python {platform.python_version()}, torch {found['torch']}")
     print(f"\n{'all-reduce of':<14}{'core':>12}{'starling':>12}{'gloo':>12}{'over core':>12}")
     for size, times in found["all_reduce"].items():
-        core = found["core"].get(int(size))
+        alone = found["core"][size]
         print(f"{int(size) // 1000:>10} KB "
-              f"{1e6 * core:>9.0f} us{1e6 * times['starling']:>9.0f} us{1e6 * times['gloo']:>9.0f} us"
-              f"{1e6 * (times['starling'] - core):>+9.0f} us")
-    print(f"\n{'a step by DDP':<14}{'starling':>12}{'gloo':>12}{'times as fast':>16}")
+              f"{1e6 * alone:>9.0f} us{1e6 * times['starling']:>9.0f} us{1e6 * times['gloo']:>9.0f} us"
+              f"{1e6 * (times['starling'] - alone):>+9.0f} us")
+    print(f"\n{'a step by DDP':<14}{'starling':>12}{'gloo':>12}{'bare':>12}{'times as fast':>16}"
+          f"{'bare would be':>16}")
     for task, times in found["training"].items():
         print(f"{task:<14}{1e3 * times['starling']:>9.2f} ms{1e3 * times['gloo']:>9.2f} ms"
-              f"{times['gloo'] / times['starling']:>16.2f}")
+              f"{1e3 * times['bare']:>9.2f} ms{times['gloo'] / times['starling']:>16.2f}"
+              f"{times['gloo'] / times['bare']:>16.2f}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the core module is made of: sessions, groups, exchanges. It knows no framework."""
 
-from typing import Callable, Optional
+from typing import Callable, Optional, Tuple
 
 VERSION: str
 BUILT_WITH: str
@@ -11,10 +11,8 @@ class Error(RuntimeError): ...
 class Timeout(Error): ...
 class PeerLost(Error): ...
 
-class Memory:
-    """Somebody's memory, who keeps it until the exchange is done."""
-
-    def __init__(self, address: int, elements: int, element: int) -> None: ...
+# Somebody's, who keeps it until the exchange is done: address, elements, and which of ELEMENTS they are.
+Memory = Tuple[int, int, int]
 
 def is_elastic_job() -> bool:
     """Whether this process was launched for a job whose workers come and go."""

@@ -17,12 +17,12 @@ def memory(tensor: torch.Tensor) -> _core.Memory:
     element = ELEMENTS.get(tensor.dtype)
     if element is None:
         raise ValueError(f"starling cannot reduce tensors of {tensor.dtype}")
-    return _core.Memory(tensor.data_ptr(), tensor.numel(), element)
+    return (tensor.data_ptr(), tensor.numel(), element)
 
 
 def byte_memory(tensor: torch.Tensor) -> _core.Memory:
     """Of a contiguous tensor of the CPU, to be moved, whatever it holds."""
-    return _core.Memory(tensor.data_ptr(), tensor.numel() * tensor.element_size(), _BYTE)
+    return (tensor.data_ptr(), tensor.numel() * tensor.element_size(), _BYTE)
 
 
 def bytes_in(tensor: torch.Tensor) -> int:

@@ -24,14 +24,17 @@ def seconds_of(timeout: Optional[timedelta]) -> Optional[float]:
 class Work(c10d.Work):
     """An exchange under way. Whoever waits drives it; a future is made only for those who ask."""
 
-    def __init__(self, core_work, staged: Sequence, result, source: Callable[[], int] = lambda: -1):
+    # Many are made, so that what most do not need stands here.
+    told = False  # whoever asked how it ended knows
+    _future: Optional[torch.futures.Future] = None
+    _lock = threading.Lock()  # of all works: it is held for long only where something was staged
+
+    def __init__(self, core_work, staged: Sequence, result, source: Optional[Callable[[], int]] = None):
         super().__init__()
         self.core = core_work
         self.staged = staged  # stays until it is done, whatever becomes of the caller's
         self._result = result
         self._source = source
-        self._lock = threading.Lock()
-        self._future: Optional[torch.futures.Future] = None
 
     def conclude(self) -> None:
         """Brings what was staged back to where it belongs, once."""
@@ -55,6 +58,7 @@ class Work(c10d.Work):
             raise RuntimeError(f"Wait timeout: the exchange did not end within {timeout}")
         if self.staged:
             self.conclude()
+        self.told = True
         return True
 
     def synchronize(self) -> None:
@@ -78,7 +82,7 @@ class Work(c10d.Work):
 
     def source_rank(self) -> int:
         """Of a receive that is done: whose message it was."""
-        return self._source()
+        return -1 if self._source is None else self._source()
 
     _source_rank = source_rank
 
@@ -98,14 +102,15 @@ class Work(c10d.Work):
             self._future.set_exception(error)
         else:
             self._future.set_result(self._result)
+            self.told = True
 
 
 class WorksUnderWay:
     """Keeps works for as long as somebody may need them.
 
     What somebody has begun and forgotten still needs its memory until it is done. And torch's own
-    code may hold the C++ half of a work without its Python half, and wait for ever if that is gone;
-    what is left of a work that is done is little, so many are kept.
+    code may hold the C++ half of a work without its Python half, and wait for ever if that is gone,
+    so that many of which nobody has heard yet are kept. What is left of one that is done is little.
     """
 
     _KEPT = 1024
@@ -115,10 +120,11 @@ class WorksUnderWay:
         self._over: deque[Work] = deque(maxlen=self._KEPT)
 
     def add(self, work: Work) -> None:
-        while self._works and self._works[0].is_completed():
+        while self._works and self._works[0].core.done():
             over = self._works.popleft()
-            over.settle()
-            self._over.append(over)
+            if not over.told:
+                over.settle()
+                self._over.append(over)
         self._works.append(work)
 
 

@@ -90,4 +90,4 @@ def _group() -> _core.Group:
 def _memory(array: numpy.ndarray) -> _core.Memory:
     if array.dtype not in _ELEMENTS:
         raise TypeError(f"arrays of {array.dtype} cannot be exchanged")
-    return _core.Memory(array.ctypes.data, array.size, _ELEMENTS[array.dtype])
+    return (array.ctypes.data, array.size, _ELEMENTS[array.dtype])

@@ -174,7 +174,7 @@ class Dist:
         with torch.no_grad():
             flat = tensor.detach().cpu().contiguous()
             size = flat.numel() * flat.element_size()
-            memory = _core.Memory(flat.data_ptr(), size, _U8)
+            memory = (flat.data_ptr(), size, _U8)
             self._together(lambda: self._worker.broadcast(memory, root))
             if flat.data_ptr() != tensor.data_ptr() or flat.device != tensor.device:
                 tensor.copy_(flat)
@@ -422,7 +422,7 @@ class _Progress:
 
         def told(numbers: Sequence[int], root: int) -> list[int]:
             tensor = torch.tensor(list(numbers), dtype=torch.int64)
-            worker.broadcast(_core.Memory(tensor.data_ptr(), 8 * len(tensor), _U8), root)
+            worker.broadcast((tensor.data_ptr(), 8 * len(tensor), _U8), root)
             return tensor.tolist()
 
         own = [self.generation, self._place, self.epoch, self._turns, self._met]
@@ -597,7 +597,7 @@ class _FlatModel:
             if tensor.dim() >= 2 and tensor.numel() > 0
         ]
         memory = (self._weights, self._gradients)
-        weights, gradients = (_core.Memory(t.data_ptr(), t.numel(), _F32) for t in memory)
+        weights, gradients = ((t.data_ptr(), t.numel(), _F32) for t in memory)
         return _core.Worker(
             core, settings, weights, gradients, self._ranges, self.names, folds, terms, memory
         )

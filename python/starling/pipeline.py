@@ -167,14 +167,14 @@ class Pipeline(Dist):
         shape = [*tensor.shape] + [0] * (_MOST_DIMENSIONS - tensor.dim())
         head = torch.tensor([_TYPES.index(tensor.dtype), tensor.dim(), *shape])
         works = [
-            self._group.send(_core.Memory(head.data_ptr(), head.numel(), _I64), to),
+            self._group.send((head.data_ptr(), head.numel(), _I64), to),
             self._group.send(_bytes_of(tensor), to),
         ]
         return _Sending(works, (head, tensor))
 
     def _receive(self, source: int) -> torch.Tensor:
         head = torch.empty(2 + _MOST_DIMENSIONS, dtype=torch.int64)
-        self._group.receive(_core.Memory(head.data_ptr(), head.numel(), _I64), source).wait()
+        self._group.receive((head.data_ptr(), head.numel(), _I64), source).wait()
         kind, dimensions, *shape = head.tolist()
         elements = 1
         for each in shape[: max(0, dimensions)]:
@@ -210,7 +210,7 @@ class _Sending:
 
 
 def _bytes_of(tensor: torch.Tensor) -> _core.Memory:
-    return _core.Memory(tensor.data_ptr(), tensor.numel() * tensor.element_size(), _U8)
+    return (tensor.data_ptr(), tensor.numel() * tensor.element_size(), _U8)
 
 
 def _agreed_cut(
@@ -233,7 +233,7 @@ def _agreed_cut(
         cut = _core.cut_of(settings, _measured(net, loss, example, settings.micro_batches))
         ends[:] = torch.tensor([end for _, end in cut])
     everyone = _core.Group(session.core, list(range(settings.workers)), _core.PIPELINE_GROUP)
-    everyone.broadcast(_core.Memory(ends.data_ptr(), ends.numel(), _I64), 0).wait()
+    everyone.broadcast((ends.data_ptr(), ends.numel(), _I64), 0).wait()
     return list(zip([0, *ends.tolist()], ends.tolist()))
 
 

@@ -134,9 +134,9 @@ class StarlingGroup(dist.ProcessGroup):
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
 
-    def _begun(self, core_work, staged: Sequence, result, **more) -> Work:
+    def _begun(self, core_work, staged: Sequence, result, source=None) -> Work:
         self._sequence += 1
-        work = Work(core_work, staged, result, **more)
+        work = Work(core_work, staged, result, source)
         self._under_way.add(work)
         return work
 
@@ -164,12 +164,12 @@ class StarlingGroup(dist.ProcessGroup):
         (tensor,) = tensors
         if tensor.layout is torch.sparse_coo:
             return self._allreduce_sparse(tensor, op, opts)
-        # What most exchanges are takes the short way.
+        # What most exchanges are takes the short way: nothing is staged, and the result keeps it.
         is_plain = tensor.is_cpu and tensor.is_contiguous() and not tensor.is_complex()
-        staged = Kept(tensor) if is_plain else Staged(tensor, returns=True)
-        flat = tensor if is_plain else staged.flat
+        staged = () if is_plain else (Staged(tensor, returns=True),)
+        flat = tensor if is_plain else staged[0].flat
         core = self._group.all_reduce(memory(flat), op, self._seconds(opts))
-        return self._begun(core, (staged,), tensors)
+        return self._begun(core, staged, [tensor])
 
     def _allreduce_several(self, tensors, op: str, opts) -> Work:
         """As if each of this rank's tensors were another rank's; all become the same."""

@@ -17,10 +17,12 @@ namespace starling {
 
 namespace {
 
-constexpr std::chrono::microseconds kAtOnce{0};
-constexpr std::chrono::microseconds kForAMoment{150};  // more than a short exchange takes
-constexpr std::chrono::milliseconds kEverySoOften{200};
-constexpr std::chrono::milliseconds kLookAtTheDoor{20};
+constexpr Time kAtOnce{0};
+// For who begins work to wait for it. The caretaker costs a short exchange's time when it wakes for
+// nothing, so that it has more patience with those who do wait.
+constexpr Time kLeastPatience = std::chrono::microseconds(150);
+constexpr Time kMostPatience = std::chrono::milliseconds(5);
+constexpr Time kLookAtTheDoor = std::chrono::milliseconds(20);
 
 int make_alarm() {
   const int timer = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
@@ -33,16 +35,18 @@ int make_alarm() {
 SharedSession::SharedSession(Job job, std::optional<Session::Elastic> elastic)
     : session_(std::move(job), std::move(elastic)),
       alarm_fd_(make_alarm()),
+      patience_(kLeastPatience),
       caretaker_([this] { look_after(); }) {
-  if (session_.generations() != nullptr) call_caretaker(kLookAtTheDoor);
+  const Lock lock(mutex_);
+  if (session_.generations() != nullptr) set_alarm(session_.loop().now() + kLookAtTheDoor);
 }
 
 SharedSession::~SharedSession() {
   {
     const Lock lock(mutex_);
     stopping_ = true;
+    call_caretaker(kAtOnce);
   }
-  call_caretaker(kAtOnce);
   session_.loop().call([] {});  // should the caretaker sleep in it
   caretaker_.join();
   ::close(alarm_fd_);
@@ -67,7 +71,7 @@ std::shared_ptr<SharedSession::Work> SharedSession::begin(Name name, MakeTask ma
   start(work, name, make_task, timeout);
   lock.lock();
   driven_ = false;
-  if (under_way_ > 0 && waiting_ == 0) call_caretaker(kForAMoment);
+  if (under_way_ > 0 && waiting_ == 0) call_caretaker(patience_);
   if (waiting_ > 0) changed_.notify_all();
   return work;
 }
@@ -110,7 +114,7 @@ Task<> SharedSession::watched(Work& work, Task<> task) {
     work.error_ = std::current_exception();
   }
   Lock lock(mutex_);
-  --under_way_;
+  if (--under_way_ == 0) due_ = Time::max();
   work.done_ = true;
   if (waiting_ > 0) changed_.notify_all();
   const auto on_end = std::exchange(work.on_end_, {});
@@ -124,7 +128,8 @@ void SharedSession::then(Work& work, std::function<void()> on_end) {
     STARLING_CHECK(!work.on_end_, "somebody else is told already when this work ends");
     if (!work.done()) {
       work.on_end_ = std::move(on_end);
-      if (waiting_ == 0 && !driven_) call_caretaker(kAtOnce);  // who is told need not wait
+      due_ = kAtOnce;  // who is told need not wait, so whoever stops driving calls
+      if (waiting_ == 0 && !driven_) call_caretaker(kAtOnce);
       return;
     }
   }
@@ -139,7 +144,7 @@ void SharedSession::give_up_work() {
     const Lock lock(mutex_);
     work->error_ = std::make_exception_ptr(Error("its generation of the job is over"));
     work->done_ = true;
-    --under_way_;
+    if (--under_way_ == 0) due_ = Time::max();
     told.push_back(std::exchange(work->on_end_, {}));
   }
   works_.clear();
@@ -149,10 +154,15 @@ void SharedSession::give_up_work() {
 }
 
 template <class Enough>
-void SharedSession::drive(Lock& lock, const Enough& enough) {
+void SharedSession::drive(Lock& lock, const Enough& enough, std::optional<Time> deadline) {
   driven_ = true;
+  due_ = Time::max();
   lock.unlock();
-  session_.loop().drive_until(enough);
+  {
+    std::optional<Running> alarm;  // so that it is asked by then, whatever happens
+    if (deadline) alarm.emplace(sleep_until(session_.loop(), *deadline));
+    session_.loop().drive_until(enough);
+  }
   lock.lock();
   driven_ = false;
 }
@@ -160,26 +170,26 @@ void SharedSession::drive(Lock& lock, const Enough& enough) {
 bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   if (work.done()) return true;
   const Loop& clock = session_.loop();
-  const Time deadline = timeout ? clock.now() + *timeout : Time::max();
-  const auto late = [&] { return timeout && clock.now() >= deadline; };
+  std::optional<Time> deadline;
+  if (timeout) deadline = clock.now() + *timeout;
+  const auto late = [&] { return deadline && clock.now() >= *deadline; };
   Lock lock(mutex_);
   check_not_held_here();
   ++waiting_;
+  patience_ = std::min(2 * patience_, kMostPatience);
   while (!work.done() && !late()) {
     if (!driven_) {
-      // The caretaker wakes us, or nothing would; if not, it need not look.
-      call_caretaker(timeout ? std::chrono::ceil<std::chrono::microseconds>(deadline - clock.now())
-                             : kEverySoOften);
-      drive(lock, [&] { return work.done() || late(); });
-    } else if (timeout) {
-      changed_.wait_for(lock, deadline - clock.now());
+      drive(
+          lock, [&] { return work.done() || late(); }, deadline);
+    } else if (deadline) {
+      changed_.wait_for(lock, *deadline - clock.now());
     } else {
       changed_.wait(lock);
     }
   }
   --waiting_;
   if (waiting_ > 0) changed_.notify_all();
-  if (waiting_ == 0 && under_way_ > 0 && !driven_) call_caretaker(kForAMoment);
+  if (waiting_ == 0 && under_way_ > 0 && !driven_) call_caretaker(patience_);
   return work.done();
 }
 
@@ -203,7 +213,7 @@ void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
   drive(lock, [&] { return work->done(); });
   --waiting_;
   if (waiting_ > 0) changed_.notify_all();
-  if (waiting_ == 0 && under_way_ > 0) call_caretaker(kForAMoment);
+  if (waiting_ == 0 && under_way_ > 0) call_caretaker(patience_);
   lock.unlock();
   if (work->error()) std::rethrow_exception(work->error());
 }
@@ -232,18 +242,25 @@ SharedSession::Hold::~Hold() {
   session_.driven_ = false;
   session_.holder_ = {};
   if (session_.waiting_ > 0) session_.changed_.notify_all();
-  if (session_.waiting_ == 0 && session_.under_way_ > 0) session_.call_caretaker(kForAMoment);
+  if (session_.waiting_ == 0 && session_.under_way_ > 0)
+    session_.call_caretaker(session_.patience_);
 }
 
-void SharedSession::call_caretaker(std::chrono::microseconds in) {
+// Setting a timer to soon costs as much as the rest of a short exchange. So one that goes off early
+// enough stays as it is: the caretaker then looks what is due.
+void SharedSession::call_caretaker(Time in) {
+  due_ = std::min(due_, session_.loop().now() + in);
+  if (due_ < alarm_) set_alarm(due_);
+}
+
+void SharedSession::set_alarm(Time at) {
+  alarm_ = at;
+  const Time in = std::max(at - session_.loop().now(), Time(1));  // nothing would mean never
   const auto whole = std::chrono::floor<std::chrono::seconds>(in);
   itimerspec when{};
   when.it_value.tv_sec = whole.count();
-  when.it_value.tv_nsec = std::chrono::nanoseconds(in - whole).count();
-  if (in <= kAtOnce) when.it_value.tv_nsec = 1;  // nothing would mean never
-  if (session_.generations() != nullptr) {
-    when.it_interval.tv_nsec = std::chrono::nanoseconds(kLookAtTheDoor).count();
-  }
+  when.it_value.tv_nsec = (in - whole).count();
+  if (session_.generations() != nullptr) when.it_interval.tv_nsec = kLookAtTheDoor.count();
   STARLING_CHECK(::timerfd_settime(alarm_fd_, 0, &when, nullptr) == 0,
                  "a timer that cannot be set");
 }
@@ -261,24 +278,23 @@ void SharedSession::look_at_the_door(Lock& lock) {
 void SharedSession::look_after() {
   Lock lock(mutex_);
   while (!stopping_) {
-    if (driven_ || waiting_ > 0 || under_way_ == 0) {
-      lock.unlock();
-      std::uint64_t calls = 0;
-      [[maybe_unused]] const ssize_t heard = ::read(alarm_fd_, &calls, sizeof calls);
-      lock.lock();
-      if (driven_ && waiting_ > 0) {  // whoever drives may have waited long enough
-        session_.loop().call([] {});
-        call_caretaker(kEverySoOften);
-      } else if (!driven_ && session_.generations() != nullptr) {
-        look_at_the_door(lock);
-      }
+    const bool may_drive = !driven_ && waiting_ == 0 && under_way_ > 0;
+    if (may_drive && due_ <= session_.loop().now()) {
+      patience_ = kLeastPatience;
+      drive(lock, [&] {
+        const Lock looking(mutex_);
+        return stopping_ || under_way_ == 0 || wanted_ > 0;
+      });
+      if (waiting_ > 0) changed_.notify_all();
       continue;
     }
-    drive(lock, [&] {
-      const Lock looking(mutex_);
-      return stopping_ || under_way_ == 0 || wanted_ > 0;
-    });
-    if (waiting_ > 0) changed_.notify_all();
+    if (may_drive) set_alarm(due_);
+    lock.unlock();
+    std::uint64_t calls = 0;
+    [[maybe_unused]] const ssize_t heard = ::read(alarm_fd_, &calls, sizeof calls);
+    lock.lock();
+    alarm_ = Time::max();
+    if (!driven_ && session_.generations() != nullptr) look_at_the_door(lock);
   }
 }
 

@@ -4,7 +4,8 @@
 // between threads costs a slice of the scheduler's, which is more than a short exchange takes. When
 // nobody waits and there is work under way, a thread of the session's own, the caretaker, drives, so
 // that it goes on while the program computes. When there is none, all sleep. As most who begin work
-// wait for it at once, the caretaker looks a moment later, unless it is known that nobody will.
+// wait for it at once, the caretaker looks a moment later, unless it is known that nobody will; and later
+// still where they always did.
 //
 // In an elastic job others call at any time, about the roster. So that they are answered while the
 // program computes, the caretaker looks at the door now and then.
@@ -92,15 +93,19 @@ class SharedSession {
   Task<> in_time(Name name, Time timeout, Task<> task);
   void check_not_held_here() const;
   template <class Enough>
-  void drive(Lock& lock, const Enough& enough);
+  void drive(Lock& lock, const Enough& enough, std::optional<Time> deadline = {});
   void look_after();
   void look_at_the_door(Lock& lock);
-  void call_caretaker(std::chrono::microseconds in);
+  void call_caretaker(Time in);
+  void set_alarm(Time at);
 
   Session session_;
   std::mutex mutex_;
   std::condition_variable changed_;  // some work is done, or nobody drives
   int alarm_fd_;                     // a timer, which calls the caretaker
+  Time alarm_ = Time::max();         // when it goes off
+  Time due_ = Time::max();           // from when on the caretaker drives, if nobody else does
+  Time patience_;                    // with who has begun work
   bool driven_ = false;
   int waiting_ = 0;
   bool stopping_ = false;

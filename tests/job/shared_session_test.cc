@@ -57,6 +57,24 @@ TEST(SharedSession, GoesOnWhileNobodyWaits) {
   });
 }
 
+// Which makes the caretaker patient, but not for ever.
+TEST(SharedSession, GoesOnWhileNobodyWaitsAfterAllHaveWaited) {
+  live_shared(3, [&](SharedSession& session) {
+    for (int round = 0; round < 20; ++round) {
+      std::int64_t value = session.comm().rank();
+      const auto work = session.begin("a sum", summing(session, 1, value), kPatience);
+      ASSERT_TRUE(session.wait(*work));
+      ASSERT_EQ(value, 3);
+    }
+    for (int round = 0; round < 3; ++round) {
+      std::int64_t value = session.comm().rank();
+      const auto work = session.begin("a sum", summing(session, 1, value), kPatience);
+      while (!work->done()) std::this_thread::yield();
+      EXPECT_EQ(value, 3);
+    }
+  });
+}
+
 Task<> hear_oneself(Comm& comm, std::int64_t& value) {
   Receive hearing = comm.receive(comm.rank(), shared_channel(1), std::span(&value, 1));
   co_await hearing;

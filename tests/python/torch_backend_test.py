@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import traceback
+import weakref
 from datetime import timedelta
 
 import torch
@@ -395,6 +396,14 @@ class Checks:
         for i in range(200):
             dist.all_reduce(torch.ones(100), group=self.ours, async_op=True)
         dist.barrier(self.ours)
+
+    def check_what_was_waited_for_is_let_go_of(self):
+        work = dist.all_reduce(torch.ones(100), group=self.ours, async_op=True)
+        work.wait()
+        left = weakref.ref(work)
+        del work
+        dist.all_reduce(torch.ones(1), group=self.ours)
+        assert left() is None
 
     def check_data_parallel(self):
         for options in ({}, {"find_unused_parameters": True}, {"bucket_cap_mb": 0.0001},
