@@ -49,6 +49,10 @@ struct LaunchPlan {
   bool elastic = false;
   int restarts = 0;
   std::string guest_of;
+  // Where the roster is kept outside of the job (launch/roster_store.h), or empty, and as which start of it;
+  // 0: whichever is there.
+  std::string store;
+  std::uint64_t store_start = 0;
   // Where a host discovery script says who should run: itself, what it says where a line has no number,
   // what it has said so far, by which `workers` was found, and how many there may be at most.
   struct Discovery {
