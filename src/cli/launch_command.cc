@@ -124,7 +124,9 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program) {
       "  srun -n 4 starling launch -- ./my_program                   under Slurm\n"
       "  mpirun -np 4 starling launch --transport mpi --system horovod -- ./my_program\n"
       "  starling launch -n 2 --elastic --max-workers 8 --restarts 5 \\\n"
-      "                  --host-discovery-script ./hosts.sh -- python3 train.py");
+      "                  --host-discovery-script ./hosts.sh -- python3 train.py\n"
+      "  starling launch -n 2 --elastic --store etcd://10.0.0.1:2379/my-job \\\n"
+      "                  --secret-file secret.txt -- python3 train.py");
   launch
       ->add_option("-n,--workers", command->workers,
                    "how many workers on this machine, or in all with --hosts")

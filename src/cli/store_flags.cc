@@ -28,28 +28,35 @@ Job job_for_asking(const LaunchPlan& plan) {
   Job job;
   job.secret = plan.secret;
   job.encryption.links = named<Encryption::Links>(plan.tls);
-  if (!plan.certificates.empty()) job.encryption.certificates = read_certificates(plan.certificates);
+  if (!plan.certificates.empty())
+    job.encryption.certificates = read_certificates(plan.certificates);
   job.timeout = plan.timeout;
   job.network = plan.network;
   return job;
 }
 
-StoredStart::StoredStart(const StoreFlags& flags, const LaunchPlan& plan) {
+StoredStart::StoredStart(const StoreFlags& flags, const LaunchPlan& plan)
+    : shares_folder_name_(plan.machines > 1 && !plan.place) {
   if (!flags.given()) return;
   store_.emplace(flags.store(plan));
   found_ = find_remains(*store_, job_for_asking(plan));
 }
 
 std::string StoredStart::run_to_resume(const std::string& run) const {
+  if (!store_) return "";
+  if (shares_folder_name_ && run.empty()) {
+    throw Error("the machines of a job with a --store have their runs in folders of one name",
+                "give it with --run");
+  }
   const KeptJob& kept = found_.job;
-  if (!store_ || kept.run.empty() || kept.ended) return "";
+  if (kept.run.empty() || kept.ended) return "";
   if (!run.empty() && std::filesystem::absolute(run) != kept.run) {
     throw Error(fmt::format("the job at {} has its run in {}", store_->url(), kept.run),
                 "leave out --run, or name another prefix for another job");
   }
   if (!has_checkpoint(kept.run)) return "";
-  fmt::print(stderr, "the job at {} had come to generation {} with {} members; it goes on\n",
-             store_->url(), kept.generation, kept.doors.size());
+  fmt::print(stderr, "the job at {} is started once more, from its last checkpoint\n",
+             store_->url());
   return kept.run;
 }
 

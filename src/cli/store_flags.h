@@ -36,6 +36,7 @@ class StoredStart {
   void enter(const Settings& settings, const std::filesystem::path& run, LaunchPlan& plan);
 
  private:
+  bool shares_folder_name_;
   std::optional<RosterStore> store_;
   RosterStore::Found found_;
 };

@@ -92,7 +92,8 @@ void add_train_command(CLI::App& app) {
       "  starling train --workers 4 --epochs 20 --checkpoint-every 30s --run runs/long\n"
       "  starling train --resume runs/long --workers 3\n"
       "  starling train --elastic --checkpoint-every 30s --store etcd://10.0.0.1:2379/my-job \\\n"
-      "                 --secret-file secret.txt                     again: goes on if all have gone\n"
+      "                 --secret-file secret.txt                     again: goes on if all have "
+      "gone\n"
       "  starling train --hosts a:4,b:4 --system pairwise            by ssh\n"
       "  srun -n 4 starling train --system pairwise                  under Slurm\n"
       "  mpirun -np 4 starling train --transport mpi --system pairwise");

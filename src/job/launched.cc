@@ -146,9 +146,9 @@ void report_roster(Session& session) {
   if (generations.rank() != 0) return;
   std::vector<std::string> doors;
   for (const Member& member : generations.roster().members) doors.push_back(door_of(member));
-  report_event(session.job(), {{"event", "roster"},
-                               {"generation", generations.roster().generation},
-                               {"doors", doors}});
+  report_event(
+      session.job(),
+      {{"event", "roster"}, {"generation", generations.roster().generation}, {"doors", doors}});
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ std::vector<Etcd::Value> values_in(const json& answer) {
 // What a stranger says may be long, and of several lines.
 std::string as_reason(std::string text) {
   text.resize(std::min(text.size(), kMostReasonBytes));
-  std::ranges::replace_if(text, [](unsigned char c) { return c < ' ' || c > '~'; }, ' ');
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c > '~'; }, ' ');
   return text;
 }
 
@@ -205,8 +206,8 @@ std::optional<Etcd::Value> Etcd::get(const std::string& key) {
 std::vector<Etcd::Value> Etcd::all_under(const std::string& prefix) {
   std::string beyond = prefix;
   ++beyond.back();  // all that begin so are before it
-  auto values = values_in(
-      ask("/v3/kv/range", {{"key", base64(prefix)}, {"range_end", base64(beyond)}}));
+  auto values =
+      values_in(ask("/v3/kv/range", {{"key", base64(prefix)}, {"range_end", base64(beyond)}}));
   for (const Value& each : values) {
     if (!each.key.starts_with(prefix)) refuse_answer("it is of another key");
   }
@@ -224,8 +225,8 @@ bool Etcd::put_if_at(std::int64_t revision, const std::string& key, const std::s
                         {"result", "EQUAL"},
                         {"mod_revision", std::to_string(revision)}};
   const json put = {{"request_put", {{"key", base64(key)}, {"value", base64(text)}}}};
-  const json answer = ask("/v3/kv/txn", {{"compare", json::array({compare})},
-                                         {"success", json::array({put})}});
+  const json answer =
+      ask("/v3/kv/txn", {{"compare", json::array({compare})}, {"success", json::array({put})}});
   const auto succeeded = answer.find("succeeded");
   return succeeded != answer.end() && *succeeded == true;
 }
@@ -246,8 +247,6 @@ bool Etcd::keep_alive(std::int64_t lease) {
   return number_in(*result, "TTL") > 0;
 }
 
-void Etcd::revoke(std::int64_t lease) {
-  ask("/v3/lease/revoke", {{"ID", std::to_string(lease)}});
-}
+void Etcd::revoke(std::int64_t lease) { ask("/v3/lease/revoke", {{"ID", std::to_string(lease)}}); }
 
 }  // namespace starling

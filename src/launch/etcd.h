@@ -22,7 +22,7 @@ struct EtcdUrl {
     int port = 0;
     bool operator==(const Endpoint&) const = default;
   };
-  std::vector<Endpoint> endpoints;    // of one cluster
+  std::vector<Endpoint> endpoints;   // of one cluster
   std::string prefix = "/starling";  // of all keys, without a slash at its end
 };
 // Throws Error.

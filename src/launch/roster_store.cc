@@ -34,8 +34,7 @@ KeptJob kept_job_in(const std::string& text) {
   try {
     const json said = json::parse(text);
     KeptJob job{said.at("start"), said.at("generation"),
-                said.at("doors").get<std::vector<std::string>>(), said.at("run"),
-                said.at("ended")};
+                said.at("doors").get<std::vector<std::string>>(), said.at("run"), said.at("ended")};
     if (job.start == 0 || job.doors.size() > kMostMembers) throw Error("it makes no sense");
     return job;
   } catch (const std::exception& error) {
@@ -94,9 +93,8 @@ RosterStore::Found RosterStore::read() {
 }
 
 bool RosterStore::write(const KeptJob& job, std::int64_t revision) {
-  return told([&] {
-    return etcd_.put_if_at(revision, job_key(), with_digest(job_key(), as_text(job)));
-  });
+  return told(
+      [&] { return etcd_.put_if_at(revision, job_key(), with_digest(job_key(), as_text(job))); });
 }
 
 std::vector<std::string> RosterStore::doors() {

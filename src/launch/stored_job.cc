@@ -52,11 +52,10 @@ FoundMember find_member(RosterStore& store, const Job& job) {
   if (doors.empty()) doors = kept.doors;
   Asked asked = ask_any(doors, job);
   if (asked.member) return *asked.member;
-  throw Error(
-      fmt::format("nobody is there of the job at {}, which had {}{}", store.url(),
-                  members_in_words(kept.doors.size()),
-                  asked.why.empty() ? "" : fmt::format(" ({})", asked.why)),
-      "start it again with the same --store");
+  throw Error(fmt::format("nobody is there of the job at {}, which had {}{}", store.url(),
+                          members_in_words(kept.doors.size()),
+                          asked.why.empty() ? "" : fmt::format(" ({})", asked.why)),
+              "start it again with the same --store");
 }
 
 // Who was killed is known to the store until its lease ends.
