@@ -49,12 +49,23 @@ std::string StoredStart::run_to_resume(const std::string& run) const {
                 "give it with --run");
   }
   const KeptJob& kept = found_.job;
+  if (kept.start == 0 && !run.empty() && has_checkpoint(run)) {  // which a new run would remove
+    throw Error(
+        fmt::format("{} has a checkpoint of a job that {} does not know", run, store_->url()),
+        "go on with it by --resume, or name another folder");
+  }
   if (kept.run.empty() || kept.ended) return "";
   if (!run.empty() && std::filesystem::absolute(run) != kept.run) {
     throw Error(fmt::format("the job at {} has its run in {}", store_->url(), kept.run),
                 "leave out --run, or name another prefix for another job");
   }
-  if (!has_checkpoint(kept.run)) return "";
+  if (!has_checkpoint(kept.run)) {
+    if (kept.generation > 0) {
+      fmt::print(stderr, "note: the job at {} has no checkpoint in {}; it begins anew\n",
+                 store_->url(), kept.run);
+    }
+    return "";
+  }
   fmt::print(stderr, "the job at {} is started once more, from its last checkpoint\n",
              store_->url());
   return kept.run;

@@ -30,9 +30,9 @@ class StoredTraining : public testing::Test {
 
   std::string secret(const char* name = "secret") { return (folder_.path() / name).string(); }
   Words train(const Words& more, const char* who = "secret") {
-    Words all = {"train",   "--json", "--data",   "synthetic", "--samples",     "4000",
-                 "--batch", "32",     "--system", "horovod",   "--workers",     "2",
-                 "--elastic", "--secret-file", secret(who)};
+    Words all = {"train",     "--json",  "--data",    "synthetic",     "--samples",
+                 "4000",      "--batch", "32",        "--system",      "horovod",
+                 "--workers", "2",       "--elastic", "--secret-file", secret(who)};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -107,8 +107,8 @@ TEST_F(StoredTraining, IsFoundByWhoJoinsAndGoesOnWhileTheStoreIsAway) {
 }
 
 TEST_F(StoredTraining, ComesBackWhenAllHaveBeenKilled) {
-  const Words command = program(
-      at_store(train({"--epochs", "20", "--checkpoint-every", "100ms", "--run", run_})));
+  const Words command =
+      program(at_store(train({"--epochs", "20", "--checkpoint-every", "100ms", "--run", run_})));
   {
     Process first(command);
     const auto has_checkpoint = [&] {
@@ -125,6 +125,9 @@ TEST_F(StoredTraining, ComesBackWhenAllHaveBeenKilled) {
   }
   server_->kill();  // its machine was restarted, too
   server_->start();
+  Words elsewhere = train({"--checkpoint-every", "1s", "--run", run_});
+  elsewhere.insert(elsewhere.end(), {"--store", server_->url("nothing")});
+  expect_one_line(elsewhere, "does not know");
   expect_one_line(at_store(train({"--checkpoint-every", "1s", "--run", run_ + "2"})), run_);
   Process second(command);
   EXPECT_EQ(second.wait(kTrainingPatience), "exit 0") << second.err();
@@ -133,7 +136,8 @@ TEST_F(StoredTraining, ComesBackWhenAllHaveBeenKilled) {
   const json result = summary_of(second);
   ASSERT_TRUE(result.is_object()) << second.out();
   EXPECT_GT(result["accuracy"], 0.8) << result;
-  EXPECT_EQ(result["steps"], 20 * 63) << result;  // 4000 samples, 32 of them with each of two workers
+  EXPECT_EQ(result["steps"], 20 * 63)
+      << result;  // 4000 samples, 32 of them with each of two workers
   EXPECT_EQ(store().read().job.start, 2u);
   EXPECT_TRUE(store().read().job.ended);
   expect_one_line(at_store({"join", "--secret-file", secret()}), "has come to its end");

@@ -18,11 +18,10 @@ const std::string kSecret = "a secret of this test";
 TEST(KeptJob, ComesBackFromItsText) {
   const KeptJob job{3, 7, {"10.0.0.1:1", "10.0.0.2:2"}, "/runs/a \"b\"", true};
   EXPECT_EQ(kept_job_in(as_text(job)), job);
-  for (const char* wrong :
-       {"", "{}", "[]", "{\"start\": 1}",
-        R"({"start":0,"generation":1,"doors":[],"run":"","ended":false})",
-        R"({"start":1,"generation":"x","doors":[],"run":"","ended":false})",
-        R"({"start":1,"generation":1,"doors":[3],"run":"","ended":false})"}) {
+  for (const char* wrong : {"", "{}", "[]", "{\"start\": 1}",
+                            R"({"start":0,"generation":1,"doors":[],"run":"","ended":false})",
+                            R"({"start":1,"generation":"x","doors":[],"run":"","ended":false})",
+                            R"({"start":1,"generation":1,"doors":[3],"run":"","ended":false})"}) {
     EXPECT_THROW(kept_job_in(wrong), Error) << wrong;
   }
 }
@@ -47,9 +46,8 @@ class Stored : public testing::Test {
   bool said(const std::string& part) {
     return wait_until(60s, [&] {
       const std::lock_guard lock(mutex_);
-      return std::ranges::any_of(said_, [&](const auto& line) {
-        return line.find(part) != std::string::npos;
-      });
+      return std::ranges::any_of(
+          said_, [&](const auto& line) { return line.find(part) != std::string::npos; });
     });
   }
   bool comes_to(std::uint64_t generation) {
