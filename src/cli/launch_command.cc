@@ -71,6 +71,10 @@ void launch_once(const LaunchCommand& command) {
   plan.launch.command = command.program;
   plan.settings = command.settings.unchecked();
   plan.launch.reset_limit = command.reset_limit;
+  if (command.reset_limit && !plan.launch.hosts.empty()) {
+    throw Error("--reset-limit counts on this machine, and --hosts starts workers on others",
+                "leave out one of them");
+  }
   StoredStart stored(command.store, plan.launch);
   if (!command.host_script.empty()) {
     const LaunchPlan::Discovery& hosts = plan.launch.discovery.emplace(find_hosts(command, plan));
