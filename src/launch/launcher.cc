@@ -56,6 +56,7 @@ constexpr std::chrono::seconds kTimeForAStep{10};
 constexpr std::chrono::seconds kTimeToSave{60};
 constexpr std::chrono::milliseconds kLookEvery{1000};
 constexpr std::chrono::milliseconds kDiscoverEvery{1000};
+constexpr std::chrono::milliseconds kNoticeEvery{2000};  // clouds give half a minute to two
 constexpr int kLabPort = 29400;  // every host of a lab has all ports for itself
 constexpr std::size_t kMaxEventBytes = 1 << 20;
 
@@ -161,6 +162,7 @@ class Launcher {
     try {
       start_workers();
       if (hosts_) after(kDiscoverEvery, [this] { discover(); });
+      if (!plan_.spot_notice.empty()) look_for_notice();
       while (running_ > 0) io_.run_one();
     } catch (...) {
       signal_all(SIGKILL);
@@ -371,6 +373,7 @@ class Launcher {
     if (hosts_) return;  // whether it is depends on where it was
     const std::vector<std::string> doors = doors_of_others(&worker);
     if (!plan_.elastic || restarts_ >= plan_.restarts || !worker.joined || doors.empty()) return;
+    if (goes_soon_) return;
     ++restarts_;
     start_worker(
         {worker.rank, worker.local, worker.serves, -1, fmt::format("{}", fmt::join(doors, ","))});
@@ -411,17 +414,42 @@ class Launcher {
   // Starts workers where there are too few, and asks some to leave where there are too many.
   void adjust_workers() {
     if (!all_have_joined_ || result_.interrupted || is_over_ || first_to_miss_ != nullptr) return;
+    if (goes_soon_) return;
     std::map<std::string, int> missing = hosts_->wanted(std::chrono::steady_clock::now());
     for (const auto& worker : workers_) {
       if (worker->status || worker->told_to_end) continue;
       if (missing[worker->host]-- > 0) continue;
-      signal_to(*worker, SIGTERM);
-      after(plan_.timeout, [worker = worker.get()] { signal_to(*worker, SIGKILL); });
+      ask_to_leave(*worker);
     }
     for (const auto& [host, count] : missing) {
       for (int i = 0; i < count; ++i) start_guest(host);
     }
   }
+  void ask_to_leave(Worker& worker) {
+    signal_to(worker, SIGTERM);
+    after(plan_.timeout, [&worker] { signal_to(worker, SIGKILL); });
+  }
+
+  void look_for_notice() {
+    run_host_script(io_, plan_.spot_notice, [this](const ScriptEnd& end) {
+      if (end.error.empty()) return leave_machine();
+      // That it says no is no trouble; that it says nothing is.
+      if (!end.has_said && !std::exchange(notice_failed_, true)) {
+        err_.put(fmt::format("note: the spot notice {}: {}\n", plan_.spot_notice, end.error));
+      }
+      after(kNoticeEvery, [this] { look_for_notice(); });
+    });
+  }
+  // Servers cannot leave: theirs is a loss like any other, when the machine goes.
+  void leave_machine() {
+    if (result_.interrupted || is_over_) return;
+    goes_soon_ = true;
+    err_.put("note: this machine goes soon, and its workers leave the training\n");
+    for (const auto& worker : workers_) {
+      if (!worker->serves && !worker->status) ask_to_leave(*worker);
+    }
+  }
+
   void start_guest(const std::string& host) {
     const std::vector<std::string> doors = doors_of_others(nullptr);
     if (doors.empty() || failures_ > plan_.restarts) return;
@@ -817,6 +845,8 @@ class Launcher {
   int failures_ = 0;
   bool is_over_ = false;  // nobody is to join any more
   bool too_many_resets_ = false;
+  bool goes_soon_ = false;  // this machine
+  bool notice_failed_ = false;
   int running_ = 0;
   int open_pipes_ = 0;
   std::vector<const Worker*> ended_;  // in that order
@@ -831,6 +861,9 @@ class Launcher {
 
 LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event, const WorkerEnd& on_end) {
   if (plan.command.empty()) throw Error("there is no program to launch", "give one after --");
+  if (!plan.spot_notice.empty() && !plan.elastic) {
+    throw Error("--spot-notice is for workers that come and go", "give --elastic too");
+  }
   if (!plan.hosts.empty()) return launch_on_hosts(plan, on_event, on_end);
   return Launcher(plan, on_event, on_end).run();
 }
