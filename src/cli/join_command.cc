@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/launch_flags.h"
+#include "cli/store_flags.h"
 #include "job/ask_member.h"
 #include "launch/job_folder.h"
 #include "launch/programs.h"
@@ -22,6 +23,7 @@ struct JoinCommand {
   std::string data_folder;
   std::vector<std::string> program;  // that the others run, if it is not our trainer
   LaunchFlags where;
+  StoreFlags store;
 };
 
 // Where a job can be asked, and how it knows who may.
@@ -52,15 +54,25 @@ Contact contact_of(const JoinCommand& command, const LaunchPlan& plan) {
   if (plan.secret.empty()) {
     throw Error("who joins must know the job's secret", "give --secret-file");
   }
-  Contact contact{command.door, {}};
-  contact.job.secret = plan.secret;
-  contact.job.encryption.links = named<Encryption::Links>(plan.tls);
-  if (!plan.certificates.empty()) {
-    contact.job.encryption.certificates = read_certificates(plan.certificates);
+  return {command.door, job_for_asking(plan)};
+}
+
+// A member of the job, and what it says of it.
+std::pair<Contact, Message> ask_to_describe(const JoinCommand& command, LaunchPlan& plan) {
+  if (!command.store.given()) {
+    Contact contact = contact_of(command, plan);
+    Message answer = ask_member(contact.job, contact.door, Message::Kind::describe);
+    return {std::move(contact), std::move(answer)};
   }
-  contact.job.timeout = plan.timeout;
-  contact.job.network = plan.network;
-  return contact;
+  if (!command.door.empty()) {
+    throw Error("the store knows the members' doors", "leave out the door, or --store");
+  }
+  RosterStore store = command.store.store(plan);
+  Contact contact{"", job_for_asking(plan)};
+  FoundMember found = find_member(store, contact.job);
+  contact.door = found.door;
+  plan.store = store.url();
+  return {std::move(contact), std::move(found.answer)};
 }
 
 std::string doors_of(const Roster& roster) {
@@ -77,8 +89,7 @@ void join_job(const JoinCommand& command) {
     throw Error("--hosts is for `starling train` and `starling launch`",
                 "run `starling join` on each machine");
   }
-  const Contact contact = contact_of(command, plan);
-  const Message answer = ask_member(contact.job, contact.door, Message::Kind::describe);
+  const auto [contact, answer] = ask_to_describe(command, plan);
   Settings settings;
   read_settings(answer.text, "the settings of the job", settings);
   if (!command.data_folder.empty()) settings.train.data_folder = command.data_folder;
@@ -121,11 +132,13 @@ void add_join_command(CLI::App& app, std::vector<std::string> program) {
       "  starling train --workers 4 --elastic &\n"
       "  starling join --workers 2                                   the same user and machine\n"
       "  starling join 10.0.0.1:40123 --secret-file secret.txt       from another one\n"
+      "  starling join --store etcd://10.0.0.1:2379/my-job --secret-file secret.txt\n"
       "  starling join -- ./my_program its arguments                 what `starling launch` runs");
   join->add_option("door", joins->door, "host:port of any worker, as the job said when it started");
   join->add_option("-n,--workers", joins->workers, "how many")->check(CLI::Range(1, 1024));
   join->add_option("--data-folder", joins->data_folder, "where the data is on this machine");
   joins->where.add_to(*join);
+  joins->store.add_to(*join);
   join->callback([joins] { join_job(*joins); });
 
   auto leaves = std::make_shared<JoinCommand>();

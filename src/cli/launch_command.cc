@@ -11,6 +11,7 @@
 #include "cli/launch_flags.h"
 #include "cli/run_flags.h"
 #include "cli/settings_flags.h"
+#include "cli/store_flags.h"
 #include "cli/summary_text.h"
 #include "measure/training_run.h"
 
@@ -24,6 +25,7 @@ struct LaunchCommand {
   SettingsFlags settings;
   LaunchFlags where;
   RunFlags run;
+  StoreFlags store;
   int workers = 0;  // not given
   std::string host_script;
   int slots_per_host = 0;
@@ -69,6 +71,11 @@ void launch_once(const LaunchCommand& command) {
   plan.launch.command = command.program;
   plan.settings = command.settings.unchecked();
   plan.launch.reset_limit = command.reset_limit;
+  if (command.reset_limit && !plan.launch.hosts.empty()) {
+    throw Error("--reset-limit counts on this machine, and --hosts starts workers on others",
+                "leave out one of them");
+  }
+  StoredStart stored(command.store, plan.launch);
   if (!command.host_script.empty()) {
     const LaunchPlan::Discovery& hosts = plan.launch.discovery.emplace(find_hosts(command, plan));
     plan.settings.workers = std::min(slots_of(hosts.found), hosts.most_workers);
@@ -81,6 +88,7 @@ void launch_once(const LaunchCommand& command) {
   check_settings(plan.settings);
   plan.label = command.settings.name();
   command.run.complete(plan);
+  stored.enter(plan.settings, "", plan.launch);  // a program sees itself to its checkpoints
 
   const auto [summary, outcome] = run_program(plan);
   for (const std::string& loss : outcome.losses) {
@@ -120,7 +128,9 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program) {
       "  srun -n 4 starling launch -- ./my_program                   under Slurm\n"
       "  mpirun -np 4 starling launch --transport mpi --system horovod -- ./my_program\n"
       "  starling launch -n 2 --elastic --max-workers 8 --restarts 5 \\\n"
-      "                  --host-discovery-script ./hosts.sh -- python3 train.py");
+      "                  --host-discovery-script ./hosts.sh -- python3 train.py\n"
+      "  starling launch -n 2 --elastic --store etcd://10.0.0.1:2379/my-job \\\n"
+      "                  --secret-file secret.txt -- python3 train.py");
   launch
       ->add_option("-n,--workers", command->workers,
                    "how many workers on this machine, or in all with --hosts")
@@ -152,6 +162,7 @@ void add_launch_command(CLI::App& app, std::vector<std::string> program) {
   command->settings.add_to(*launch, SettingsFlags::Which::own_loop);
   command->where.add_to(*launch);
   command->run.add_to(*launch, RunFlags::Folder::if_asked);
+  command->store.add_to(*launch);
   launch->add_flag("--json", command->print_json, "print the outcome as one JSON object, last");
   command->program = std::move(program);
   launch->callback([command] {

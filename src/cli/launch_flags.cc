@@ -83,6 +83,9 @@ void LaunchFlags::add_to(CLI::App& command) {
       .add_option("--restarts", restarts_,
                   "with --elastic: start crashed workers again, so many times in all")
       ->check(CLI::Range(0, 1'000'000));
+  command.add_option("--spot-notice", spot_notice_,
+                     "with --elastic: a program that is run every 2 s on each machine; once it "
+                     "succeeds, the machine goes soon, and its workers leave");
   command.add_option("--timeout", timeout_seconds_, "seconds that one exchange may take")
       ->check(CLI::Range(1, 86'400));
   command
@@ -215,6 +218,7 @@ LaunchPlan LaunchFlags::plan() const {
   plan.stall = patience_of(stall_);
   plan.lab = lab_;
   plan.restarts = restarts_;
+  plan.spot_notice = spot_notice_;
   plan.network = network_;
   plan.tls = tls_;
   if (!certificates_.empty())

@@ -34,6 +34,7 @@ class LaunchFlags {
   std::string rendezvous_;
   std::string secret_file_;
   int restarts_ = 0;
+  std::string spot_notice_;
   int timeout_seconds_ = 60;
   std::string stall_ = "20s";
   std::string tls_ = "auto";

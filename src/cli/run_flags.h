@@ -17,6 +17,8 @@ class RunFlags {
   void add_to(CLI::App& command, Folder folder);
   // The plan has its label and its number of workers already. Throws Error on what cannot be.
   void complete(TrainingPlan& plan) const;
+  // The folder that was asked for, or nothing.
+  std::string path() const { return path_.value_or(""); }
 
  private:
   Folder folder_ = Folder::always;

@@ -28,7 +28,7 @@ struct StatusCommand {
   std::string alive_within;
 };
 
-struct Job {
+struct SeenJob {
   int launcher;
   json description;
   std::vector<RankStatus> ranks;
@@ -43,8 +43,8 @@ bool is_named(const RunningJob& job, const json& description, const std::string&
          (run == name || run.filename() == name || std::filesystem::equivalent(run, name, ignored));
 }
 
-std::vector<Job> find_jobs(const std::string& name) {
-  std::vector<Job> found;
+std::vector<SeenJob> find_jobs(const std::string& name) {
+  std::vector<SeenJob> found;
   const std::vector<RunningJob> running = running_jobs();
   for (const RunningJob& each : running) {
     const json description = json::parse(each.description, nullptr, false);
@@ -64,7 +64,7 @@ std::string pace_of(const BoardEntry& entry) {
   return fmt::format("{:.3g} steps/s", 1 / entry.seconds_a_step);
 }
 
-std::string title_of(const Job& job) {
+std::string title_of(const SeenJob& job) {
   const std::string run = job.description.value("run", "");
   const std::vector<std::string> command =
       job.description.value("command", std::vector<std::string>{});
@@ -79,7 +79,7 @@ std::string title_of(const Job& job) {
                                                  job.description.value("machine", 0), machines));
 }
 
-void print_job(const Job& job, BoardTime now) {
+void print_job(const SeenJob& job, BoardTime now) {
   Table table({"rank", "process", "step", "pace", "what it does"});
   for (const RankStatus& each : job.ranks) {
     const bool joined = each.process != RankStatus::Process::none;
@@ -92,7 +92,7 @@ void print_job(const Job& job, BoardTime now) {
   if (!culprits.empty()) fmt::print("{}\n", culprits);
 }
 
-json as_json(const Job& job, BoardTime now) {
+json as_json(const SeenJob& job, BoardTime now) {
   json result = job.description;
   result["launcher"] = job.launcher;
   result["ranks"] = json::array();
@@ -122,9 +122,9 @@ json as_json(const Job& job, BoardTime now) {
 }
 
 // For the probes of a cluster's engine, which look at the exit code.
-void check(const StatusCommand& command, const std::vector<Job>& jobs, BoardTime now) {
+void check(const StatusCommand& command, const std::vector<SeenJob>& jobs, BoardTime now) {
   if (jobs.empty()) throw Error("no job of yours runs on this machine");
-  for (const Job& job : jobs) {
+  for (const SeenJob& job : jobs) {
     if (command.check_ready && !job.lets_others_in) {
       throw Error("no worker of it lets others in: not all have joined yet, or it is not elastic");
     }
@@ -143,12 +143,12 @@ void check(const StatusCommand& command, const std::vector<Job>& jobs, BoardTime
 }
 
 void show(const StatusCommand& command) {
-  const std::vector<Job> jobs = find_jobs(command.run);
+  const std::vector<SeenJob> jobs = find_jobs(command.run);
   const BoardTime now = std::chrono::steady_clock::now();
   if (command.check_ready || !command.alive_within.empty()) return check(command, jobs, now);
   if (command.print_json) {
     json all = json::array();
-    for (const Job& job : jobs) all.push_back(as_json(job, now));
+    for (const SeenJob& job : jobs) all.push_back(as_json(job, now));
     fmt::print("{}\n", json{{"jobs", all}}.dump());
     return;
   }

@@ -10,6 +10,7 @@
 #include "cli/launch_flags.h"
 #include "cli/run_flags.h"
 #include "cli/settings_flags.h"
+#include "cli/store_flags.h"
 #include "cli/summary_text.h"
 #include "measure/resume.h"
 #include "measure/training_run.h"
@@ -22,6 +23,7 @@ struct TrainCommand {
   SettingsFlags settings;
   LaunchFlags where;
   RunFlags run;
+  StoreFlags store;
   std::string resume;
   bool print_json = false;
 };
@@ -44,24 +46,27 @@ void check_reached(const Settings& settings, const RunSummary& summary) {
 void train_once(const TrainCommand& command) {
   TrainingPlan plan;
   plan.launch = command.where.plan();
-  const bool resumes = !command.resume.empty();
-  const Settings then = resumes ? settings_of_run(command.resume) : Settings();
+  StoredStart stored(command.store, plan.launch);
+  const std::string resume =
+      command.resume.empty() ? stored.run_to_resume(command.run.path()) : command.resume;
+  const bool resumes = !resume.empty();
+  const Settings then = resumes ? settings_of_run(resume) : Settings();
   plan.settings = command.settings.unchecked(then);
   plan.settings.workers = LaunchFlags::workers_for(plan.launch, command.settings.workers_given(),
                                                    plan.settings.workers);
   LaunchFlags::take_ranks(plan.launch, command.settings.workers_given(), plan.settings);
-  if (resumes) check_resumed(command.resume, then, plan.settings);
+  if (resumes) check_resumed(resume, then, plan.settings);
   check_settings(plan.settings);
-  if (resumes) plan.resume = checkpoint_to_resume(command.resume);
+  if (resumes) plan.resume = checkpoint_to_resume(resume);
   if (plan.settings.workers % plan.launch.machines != 0) {
     throw Error(fmt::format("{} workers cannot be shared out evenly among {} machines",
                             plan.settings.workers, plan.launch.machines),
                 "--workers counts those of all machines");
   }
-  plan.label = command.resume.empty() ? command.settings.name()
-                                      : std::string(name_of(plan.settings.strategy));
+  plan.label = resumes ? std::string(name_of(plan.settings.strategy)) : command.settings.name();
   command.run.complete(plan);
-  if (!command.resume.empty()) plan.run_folder = command.resume;
+  if (resumes) plan.run_folder = resume;
+  stored.enter(plan.settings, plan.run_folder, plan.launch);
   const auto remark = advice(plan.settings);
   if (remark && plan.launch.speaks()) fmt::print(stderr, "note: {}\n", *remark);
   const RunSummary summary = run_training(plan);
@@ -86,12 +91,16 @@ void add_train_command(CLI::App& app) {
       "  starling train --workers 4 --live --timeline\n"
       "  starling train --workers 4 --epochs 20 --checkpoint-every 30s --run runs/long\n"
       "  starling train --resume runs/long --workers 3\n"
+      "  starling train --elastic --checkpoint-every 30s --store etcd://10.0.0.1:2379/my-job \\\n"
+      "                 --secret-file secret.txt                     again: goes on if all have "
+      "gone\n"
       "  starling train --hosts a:4,b:4 --system pairwise            by ssh\n"
       "  srun -n 4 starling train --system pairwise                  under Slurm\n"
       "  mpirun -np 4 starling train --transport mpi --system pairwise");
   command->settings.add_to(*train, SettingsFlags::Which::all);
   command->where.add_to(*train);
   command->run.add_to(*train, RunFlags::Folder::always);
+  command->store.add_to(*train);
   train
       ->add_option(
           "--resume", command->resume,

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/whole_file.h"
 #include "job/worker_events.h"
+#include "roster/roster.h"
 
 namespace starling {
 
@@ -181,15 +182,21 @@ Manifest read_manifest(const std::filesystem::path& file) {
   if (bytes > kMostManifestBytes) throw refuse("it is too long");
   const json text = json::parse(stream, nullptr, false);
   Manifest manifest;
+  const auto is_possible = [](int count) {
+    return count >= 0 && count <= static_cast<int>(kMostMembers);
+  };
   try {
     if (text.at("version") != 1) throw refuse("it is of another version");
     manifest.number = text.at("number").get<std::uint64_t>();
     manifest.workers = text.at("workers").get<int>();
     manifest.servers = text.at("servers").get<int>();
+    if (manifest.workers < 1 || !is_possible(manifest.workers) || !is_possible(manifest.servers)) {
+      throw refuse("it is of nobody, or of too many");
+    }
     for (const json& each : text.at("files")) {
       manifest.files.push_back(state_file_in(each));
       const int rank = manifest.files.back().rank;
-      if (rank >= manifest.workers + manifest.servers ||
+      if (rank < 0 || rank >= manifest.workers + manifest.servers ||
           manifest.find(rank) != &manifest.files.back()) {
         throw refuse(fmt::format("it has a file of rank {} that cannot be", rank));
       }
@@ -197,7 +204,6 @@ Manifest read_manifest(const std::filesystem::path& file) {
   } catch (const json::exception&) {
     throw refuse("something is missing");
   }
-  if (manifest.workers < 1 || manifest.servers < 0) throw refuse("it is of nobody");
   return manifest;
 }
 

@@ -134,14 +134,33 @@ void check_alike(Session& session, const Settings& settings, const std::string& 
               "all workers need the same");
 }
 
+namespace {
+
+std::string door_of(const Member& member) {
+  return fmt::format("{}:{}", to_string(member.door), member.door.port);
+}
+
+// Of all who have met, one is enough.
+void report_roster(Session& session) {
+  const Generations& generations = *session.generations();
+  if (generations.rank() != 0) return;
+  std::vector<std::string> doors;
+  for (const Member& member : generations.roster().members) doors.push_back(door_of(member));
+  report_event(
+      session.job(),
+      {{"event", "roster"}, {"generation", generations.roster().generation}, {"doors", doors}});
+}
+
+}  // namespace
+
 void report_joined(Session& session) {
   nlohmann::json event = {{"event", "joined"}};
   if (const Generations* generations = session.generations()) {
-    const Address& door =
-        generations->roster().members[static_cast<std::size_t>(generations->rank())].door;
-    event["door"] = fmt::format("{}:{}", to_string(door), door.port);
+    event["door"] =
+        door_of(generations->roster().members[static_cast<std::size_t>(generations->rank())]);
   }
   report_event(session.job(), event);
+  if (session.generations() != nullptr) report_roster(session);
 }
 
 void report_generation(Session& session) {
@@ -150,6 +169,7 @@ void report_generation(Session& session) {
                                {"generation", generations.roster().generation},
                                {"rank", generations.rank()},
                                {"workers", generations.roster().workers()}});
+  report_roster(session);
 }
 
 std::shared_ptr<Session> join_alike(Job job, const Settings& settings) {

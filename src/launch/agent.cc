@@ -48,6 +48,9 @@ LaunchPlan plan_in(const json& text) {
   plan.survives_lost_servers = text.at("survives_lost_servers");
   plan.elastic = text.at("elastic");
   plan.restarts = text.at("restarts");
+  plan.spot_notice = text.at("spot_notice");
+  plan.store = text.at("store");
+  plan.store_start = text.at("store_start");
   plan.places = text.at("places").get<std::vector<std::string>>();
   plan.machines = text.at("machines");
   plan.machine = text.at("machine");
@@ -140,6 +143,9 @@ std::string plan_line(const LaunchPlan& plan) {
       {"survives_lost_servers", plan.survives_lost_servers},
       {"elastic", plan.elastic},
       {"restarts", plan.restarts},
+      {"spot_notice", plan.spot_notice},
+      {"store", plan.store},
+      {"store_start", plan.store_start},
       {"places", plan.places},
       {"machines", plan.machines},
       {"machine", plan.machine},

@@ -115,7 +115,9 @@ class ScriptRun : public std::enable_shared_from_this<ScriptRun> {
       error = WIFEXITED(status) ? fmt::format("it exited with status {}", WEXITSTATUS(status))
                                 : fmt::format("it was killed by signal {}", WTERMSIG(status));
     }
-    on_end_({std::move(printed_), std::move(error)});
+    const bool has_said =
+        WIFEXITED(status) && WEXITSTATUS(status) != 126 && WEXITSTATUS(status) != 127;
+    on_end_({std::move(printed_), std::move(error), has_said});
   }
 
   asio::posix::stream_descriptor from_;

@@ -17,7 +17,8 @@ std::vector<HostSlots> parse_host_slots(const std::string& text, int usual_slots
 
 struct ScriptEnd {
   std::string printed;
-  std::string error;  // in words, if it did not end well
+  std::string error;      // in words, if it did not end well
+  bool has_said = false;  // it has run to its own end, well or not
 };
 // Runs it without waiting: `on_end` is called in the loop. A script that takes too long is killed.
 void run_host_script(asio::io_context& io, const std::string& path,

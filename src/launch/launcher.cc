@@ -39,6 +39,7 @@
 #include "launch/lab.h"
 #include "launch/other_launchers.h"
 #include "launch/outlet.h"
+#include "launch/store_keeper.h"
 #include "launch/watchdog.h"
 
 namespace starling {
@@ -55,6 +56,7 @@ constexpr std::chrono::seconds kTimeForAStep{10};
 constexpr std::chrono::seconds kTimeToSave{60};
 constexpr std::chrono::milliseconds kLookEvery{1000};
 constexpr std::chrono::milliseconds kDiscoverEvery{1000};
+constexpr std::chrono::milliseconds kNoticeEvery{2000};  // clouds give half a minute to two
 constexpr int kLabPort = 29400;  // every host of a lab has all ports for itself
 constexpr std::size_t kMaxEventBytes = 1 << 20;
 
@@ -160,13 +162,17 @@ class Launcher {
     try {
       start_workers();
       if (hosts_) after(kDiscoverEvery, [this] { discover(); });
+      if (!plan_.spot_notice.empty()) look_for_notice();
       while (running_ > 0) io_.run_one();
     } catch (...) {
       signal_all(SIGKILL);
       throw;
     }
     hear_the_rest();
-    return conclude();
+    conclude();
+    if (keeper_ && is_over_ && result_.exit_code == 0) keeper_->end();
+    keeper_.reset();  // writes what is left
+    return result_;
   }
 
  private:
@@ -219,6 +225,10 @@ class Launcher {
     }
     store_ = store_beside(rendezvous_, listener ? free_port(sockets) : 0);
     secret_ = plan_.secret.empty() ? make_secret() : plan_.secret;
+    if (!plan_.store.empty()) {
+      keeper_.emplace(RosterStore(plan_.store, secret_), plan_.store_start,
+                      [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    }
     if (hosts_) return start_on_hosts(listener->native_handle());
     const int servers_here = plan_.machine == 0 ? plan_.servers : 0;
     for (int local = 0; local < plan_.workers + servers_here; ++local) {
@@ -341,32 +351,41 @@ class Launcher {
   }
 
   void tell_doors() {
-    if (!folder_ || !plan_.elastic) return;
-    std::vector<JobDoor> doors;
-    for (const auto& worker : workers_) {
-      if (!worker->status && !worker->door.empty()) {
-        doors.push_back({worker->door, secret_, plan_.tls});
-      }
+    if (!plan_.elastic) return;
+    const std::vector<std::string> doors = doors_of_others(nullptr);
+    if (keeper_) keeper_->set_doors(doors);
+    if (!folder_) return;
+    std::vector<JobDoor> known;
+    for (const std::string& door : doors) known.push_back({door, secret_, plan_.tls});
+    folder_->set_doors(known);
+  }
+  void tell_roster(const nlohmann::json& event) {
+    if (!keeper_ || !event.contains("doors") || !event.contains("generation")) return;
+    try {
+      keeper_->set_roster(event["generation"].get<std::uint64_t>(),
+                          event["doors"].get<std::vector<std::string>>());
+    } catch (const nlohmann::json::exception&) {  // the program may be anybody's
     }
-    folder_->set_doors(doors);
   }
 
   // One that has crashed, where others are left that may let it in again.
   void start_again(const Worker& worker) {
     if (hosts_) return;  // whether it is depends on where it was
-    const std::string doors = doors_of_others(&worker);
+    const std::vector<std::string> doors = doors_of_others(&worker);
     if (!plan_.elastic || restarts_ >= plan_.restarts || !worker.joined || doors.empty()) return;
+    if (goes_soon_) return;
     ++restarts_;
-    start_worker({worker.rank, worker.local, worker.serves, -1, doors});
+    start_worker(
+        {worker.rank, worker.local, worker.serves, -1, fmt::format("{}", fmt::join(doors, ","))});
   }
-  std::string doors_of_others(const Worker* worker) const {
+  std::vector<std::string> doors_of_others(const Worker* worker) const {
     std::vector<std::string> doors;
     for (const auto& other : workers_) {
       if (other.get() != worker && !other->status && !other->door.empty()) {
         doors.push_back(other->door);
       }
     }
-    return fmt::format("{}", fmt::join(doors, ","));
+    return doors;
   }
 
   void discover() {
@@ -395,19 +414,44 @@ class Launcher {
   // Starts workers where there are too few, and asks some to leave where there are too many.
   void adjust_workers() {
     if (!all_have_joined_ || result_.interrupted || is_over_ || first_to_miss_ != nullptr) return;
+    if (goes_soon_) return;
     std::map<std::string, int> missing = hosts_->wanted(std::chrono::steady_clock::now());
     for (const auto& worker : workers_) {
       if (worker->status || worker->told_to_end) continue;
       if (missing[worker->host]-- > 0) continue;
-      signal_to(*worker, SIGTERM);
-      after(plan_.timeout, [worker = worker.get()] { signal_to(*worker, SIGKILL); });
+      ask_to_leave(*worker);
     }
     for (const auto& [host, count] : missing) {
       for (int i = 0; i < count; ++i) start_guest(host);
     }
   }
+  void ask_to_leave(Worker& worker) {
+    signal_to(worker, SIGTERM);
+    after(plan_.timeout, [&worker] { signal_to(worker, SIGKILL); });
+  }
+
+  void look_for_notice() {
+    run_host_script(io_, plan_.spot_notice, [this](const ScriptEnd& end) {
+      if (end.error.empty()) return leave_machine();
+      // That it says no is no trouble; that it says nothing is.
+      if (!end.has_said && !std::exchange(notice_failed_, true)) {
+        err_.put(fmt::format("note: the spot notice {}: {}\n", plan_.spot_notice, end.error));
+      }
+      after(kNoticeEvery, [this] { look_for_notice(); });
+    });
+  }
+  // Servers cannot leave: theirs is a loss like any other, when the machine goes.
+  void leave_machine() {
+    if (result_.interrupted || is_over_) return;
+    goes_soon_ = true;
+    err_.put("note: this machine goes soon, and its workers leave the training\n");
+    for (const auto& worker : workers_) {
+      if (!worker->serves && !worker->status) ask_to_leave(*worker);
+    }
+  }
+
   void start_guest(const std::string& host) {
-    const std::string doors = doors_of_others(nullptr);
+    const std::vector<std::string> doors = doors_of_others(nullptr);
     if (doors.empty() || failures_ > plan_.restarts) return;
     const auto lowest_free = [&](auto number_of) {
       int number = 0;
@@ -421,7 +465,7 @@ class Launcher {
     const int rank = lowest_free([](const Worker& worker) { return worker.rank; });
     const int local =
         lowest_free([&](const Worker& worker) { return worker.host == host ? worker.local : -1; });
-    start_worker({rank, local, false, -1, doors, host});
+    start_worker({rank, local, false, -1, fmt::format("{}", fmt::join(doors, ",")), host});
   }
 
   // A host on which a worker fails may be to blame.
@@ -548,6 +592,7 @@ class Launcher {
                            return each->serves || each->joined;
                          });
     }
+    if (has_kind && event["event"] == "roster") return tell_roster(event);
     if (has_kind && event["event"] == "left") worker.left = true;
     if (has_kind && event["event"] == "generation") check_resets(event);
     if (has_kind && event["event"] == "saving") worker.saves = true;
@@ -620,6 +665,7 @@ class Launcher {
     ended_.push_back(&worker);
     --running_;
     tell_end(worker);
+    tell_doors();
     if (&worker == asked_first_) stop();
     if (result_.interrupted) return;
     note_end_of_training(worker);
@@ -627,7 +673,6 @@ class Launcher {
     const bool go_on = others_can_go_on_without(worker);
     if (go_on) start_again(worker);
     if (go_on && hosts_) note_failure(worker);
-    tell_doors();
     if (first_to_fail_ == nullptr) first_to_fail_ = &worker;
     if (first_to_miss_ != nullptr || go_on) return;
     first_to_miss_ = &worker;
@@ -734,14 +779,14 @@ class Launcher {
   }
 
   // Whose fault it was: the first to end in trouble of its own, rather than one that lost another.
-  LaunchResult conclude() {
+  void conclude() {
     if (too_many_resets_) {
       result_.exit_code = 1;
       result_.error = fmt::format(
           "workers came or went more often than the reset limit of {} allows", *plan_.reset_limit);
-      return result_;
+      return;
     }
-    if (result_.interrupted || first_to_fail_ == nullptr) return result_;
+    if (result_.interrupted || first_to_fail_ == nullptr) return;
     const bool some_ended_well = std::ranges::any_of(workers_, [](const auto& worker) {
       return !worker->serves && *worker->status == 0 && !worker->left;
     });
@@ -753,7 +798,7 @@ class Launcher {
         const bool was_lost = *worker->status != 0 && !worker->told_to_end;
         if (was_lost) result_.losses.push_back(describe(*worker));
       }
-      return result_;
+      return;
     }
     const auto in_own_trouble = [](const Worker* worker) {
       if (*worker->status == 0) return false;
@@ -774,7 +819,7 @@ class Launcher {
         }
       }
     }
-    return result_;
+    return;
   }
 
   const LaunchPlan& plan_;
@@ -791,6 +836,7 @@ class Launcher {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::string rendezvous_, secret_;
   StorePlace store_;
+  std::optional<StoreKeeper> keeper_;
   BlasKernels kernels_ = blas_kernels();
   bool all_have_joined_ = false;
   std::optional<HostBook> hosts_;
@@ -799,6 +845,8 @@ class Launcher {
   int failures_ = 0;
   bool is_over_ = false;  // nobody is to join any more
   bool too_many_resets_ = false;
+  bool goes_soon_ = false;  // this machine
+  bool notice_failed_ = false;
   int running_ = 0;
   int open_pipes_ = 0;
   std::vector<const Worker*> ended_;  // in that order
@@ -813,6 +861,9 @@ class Launcher {
 
 LaunchResult launch(const LaunchPlan& plan, const WorkerEvent& on_event, const WorkerEnd& on_end) {
   if (plan.command.empty()) throw Error("there is no program to launch", "give one after --");
+  if (!plan.spot_notice.empty() && !plan.elastic) {
+    throw Error("--spot-notice is for workers that come and go", "give --elastic too");
+  }
   if (!plan.hosts.empty()) return launch_on_hosts(plan, on_event, on_end);
   return Launcher(plan, on_event, on_end).run();
 }

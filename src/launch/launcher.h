@@ -10,7 +10,8 @@
 //   job has failed only if no worker ends well.
 // - Where workers come and go, one that has crashed is started again, and asks those that are left to be
 //   let in; the job has failed only if none ends well. A host discovery script may say who should run
-//   (launch/host_book.h): then workers are started, or asked to leave by SIGTERM, as it changes.
+//   (launch/host_book.h): then workers are started, or asked to leave by SIGTERM, as it changes. When a
+//   machine is to be taken away (spot_notice), its workers are asked to leave, too.
 // - On Ctrl-C or SIGTERM the lowest rank gets SIGTERM, and the others when it has ended: so it can end
 //   its step, and save its model (an elastic one gets SIGINT, as SIGTERM asks it to leave). A second one ends all at once.
 //   SIGUSR1, which Slurm can send some time before a job's end (--signal), does the same.
@@ -49,6 +50,10 @@ struct LaunchPlan {
   bool elastic = false;
   int restarts = 0;
   std::string guest_of;
+  // Where the roster is kept outside of the job (launch/roster_store.h), or empty, and as which start of it;
+  // 0: whichever is there.
+  std::string store;
+  std::uint64_t store_start = 0;
   // Where a host discovery script says who should run: itself, what it says where a line has no number,
   // what it has said so far, by which `workers` was found, and how many there may be at most.
   struct Discovery {
@@ -59,6 +64,9 @@ struct LaunchPlan {
     std::optional<Cooldown> cooldown;
   };
   std::optional<Discovery> discovery;
+  // A program that is run every few seconds; once it ends well, this machine goes soon, and its workers
+  // leave.
+  std::string spot_notice;
   std::optional<int> reset_limit;   // after so many generations beyond the first the job has failed
   std::vector<std::string> places;  // beside its number, what each rank is in words; may be empty
   // Over MPI: mpirun starts a launcher for each rank, workers and servers alike, and this one is of that.

@@ -71,6 +71,10 @@ void check_resumed(const std::filesystem::path& folder, const Settings& then, co
   }
 }
 
+bool has_checkpoint(const std::filesystem::path& folder) {
+  return newest_checkpoint(folder / kCheckpointFolder, [](const std::string&) {}).has_value();
+}
+
 std::filesystem::path checkpoint_to_resume(const std::filesystem::path& folder) {
   const auto found = newest_checkpoint(folder / kCheckpointFolder, [](const std::string& line) {
     fmt::print(stderr, "{}\n", line);

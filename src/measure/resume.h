@@ -18,6 +18,8 @@ void check_resumed(const std::filesystem::path& folder, const Settings& then, co
 // is none.
 std::filesystem::path checkpoint_to_resume(const std::filesystem::path& folder);
 
+bool has_checkpoint(const std::filesystem::path& folder);
+
 inline constexpr const char* kCheckpointFolder = "checkpoints";
 
 }  // namespace starling

@@ -116,11 +116,16 @@ void CheckpointShelf::clear_up() {
   int kept = 0;
   for (const std::filesystem::path& path : manifests_in(options_.folder)) {
     const std::string suffix = manifest_name(0, options_.machine, options_.machines).substr(10);
-    if (!path.filename().string().ends_with(suffix)) continue;
-    if (++kept > options_.keep) {
+    // Where workers come and go, another machine may have had one of our ranks.
+    const bool ours = path.filename().string().ends_with(suffix);
+    if (ours && ++kept > options_.keep) {
       std::filesystem::remove(path, ignored);
-    } else {
+      continue;
+    }
+    try {
       for (const StateFile& file : read_manifest(path).files) needed.insert(file.name);
+    } catch (const Error&) {
+      if (ours) throw;  // another may have been removed just now
     }
   }
   for (const auto& entry : std::filesystem::directory_iterator(options_.folder, ignored)) {

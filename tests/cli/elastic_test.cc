@@ -17,9 +17,9 @@ using Words = std::vector<std::string>;
 
 class ElasticTraining : public testing::Test {
  protected:
-  Words words(const Words& more) {
+  Words words(const Words& more, const char* epochs = "6") {
     Words all = {STARLING_PROGRAM, "train",      "--json", "--data",  "synthetic", "--samples",
-                 "4000",           "--epochs",   "6",      "--batch", "32",        "--elastic",
+                 "4000",           "--epochs",   epochs,   "--batch", "32",        "--elastic",
                  "--run",          run_.string()};
     all.insert(all.end(), more.begin(), more.end());
     return all;
@@ -127,6 +127,30 @@ TEST_F(ElasticTraining, LetsWorkersJoinAndLeave) {
   EXPECT_GT(summary_of(train.out())["accuracy"], 0.8);
 }
 
+// As a cloud's, which a script looks for.
+TEST_F(ElasticTraining, LeavesAMachineThatGoesSoon) {
+  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
+  const std::filesystem::path notice = folder_.path() / "notice", script = folder_.path() / "ask";
+  std::ofstream(script) << "#!/bin/sh\ntest -e " << notice.string() << "\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  Process train(words({"--system", "horovod", "--workers", "2"}, "100000"), own);
+  until_step(8);
+  Process join({STARLING_PROGRAM, "join", "--workers", "2", "--spot-notice", script.string(),
+                "--restarts", "5"},
+               own);
+  EXPECT_TRUE(wait_until(kTrainingPatience, [&] {
+    return join.err_lines_with("has joined").size() == 2;
+  })) << join.err();
+  EXPECT_EQ(join.err().find("goes soon"), std::string::npos) << join.err();
+  std::ofstream(notice) << "soon\n";
+  EXPECT_EQ(join.wait(kTrainingPatience), "exit 0") << join.err();
+  EXPECT_EQ(join.err_lines_with("goes soon").size(), 1u) << join.err();
+  EXPECT_EQ(join.err_lines_with("has left").size(), 2u) << join.err();
+  EXPECT_EQ(train.wait(0ms), "running") << train.err();
+  train.signal(SIGINT);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 130") << train.err();
+}
+
 // As a container's, which is known before it is there.
 TEST_F(ElasticTraining, AsksAWorkerToLeaveAtTheDoorThatItWasGiven) {
   const std::string secret = (folder_.path() / "secret").string();
@@ -154,6 +178,7 @@ TEST_F(ElasticTraining, SaysInOneLineWhatCannotBe) {
       {"train", "--elastic", "--workers", "2", "--min-workers", "3"},
       {"train", "--elastic", "--workers", "4", "--max-workers", "3"},
       {"train", "--min-workers", "2"},
+      {"train", "--data", "synthetic", "--run", run_.string(), "--spot-notice", "true"},
       {"join", "127.0.0.1:9"},
       {"join", "127.0.0.1:9", "--secret-file", "/nowhere"},
       {"leave", "127.0.0.1:9"},

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/temporary_folder.h"
+#include "tests/cli/starling_program.h"
 #include "tests/cli/two_machines.h"
 #include "tests/process.h"
 
@@ -83,6 +84,14 @@ TEST_F(Hosts, OneThatCannotBeReachedEndsTheLaunchInALine) {
       << process.err();
   EXPECT_EQ(lines_of(process.err()).size(), 1u) << process.err();
   EXPECT_TRUE(process.gone_within(kHostsPatience)) << process.story();
+}
+
+TEST_F(Hosts, HaveNoResetLimit) {
+  const Ran ran = starling_program(
+      {"launch", "--hosts", "a:1,b:1", "--elastic", "--reset-limit", "3", "--", "true"});
+  EXPECT_EQ(ran.status, "exit 1");
+  EXPECT_TRUE(ran.in_one_error_line()) << ran.err;
+  EXPECT_NE(ran.err.find("--reset-limit"), std::string::npos) << ran.err;
 }
 
 TEST_F(Hosts, GoWithALauncherThatIsKilled) {

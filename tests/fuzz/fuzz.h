@@ -18,6 +18,7 @@ struct FuzzTarget {
 };
 std::span<const FuzzTarget> fuzz_targets();
 
+void fuzz_checkpoints(ConstBytes input);
 void fuzz_codecs(ConstBytes input);
 void fuzz_frames(ConstBytes input);
 void fuzz_graph_file(ConstBytes input);

@@ -6,6 +6,7 @@ namespace starling {
 
 namespace {
 constexpr std::array kTargets = {
+    FuzzTarget{"checkpoints", fuzz_checkpoints},
     FuzzTarget{"codecs", fuzz_codecs},
     FuzzTarget{"frames", fuzz_frames},
     FuzzTarget{"graph_file", fuzz_graph_file},

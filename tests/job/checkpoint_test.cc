@@ -114,6 +114,9 @@ TEST_F(Checkpoints, AManifestThatCannotBeIsRefused) {
   EXPECT_EQ(with("", 0), "no error");
   EXPECT_NE(with("version", 2), "no error");
   EXPECT_NE(with("workers", 0), "no error");
+  EXPECT_NE(with("workers", 2'147'483'647), "no error");
+  EXPECT_NE(with("servers", 2'147'483'647), "no error");
+  EXPECT_NE(with("servers", -1), "no error");
   EXPECT_NE(with("files", 7), "no error");
   EXPECT_NE(with("rank", 1), "no error") << "there is one worker";
   EXPECT_NE(with("rank", -1), "no error");

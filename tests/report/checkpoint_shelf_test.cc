@@ -132,6 +132,25 @@ TEST_F(Shelf, WhoGoesOnLeavesNothingOfWhatItDoesAgain) {
                                 "step-10-rank-2.state"}));
 }
 
+// Machine 1 went on alone, as rank 0, in a folder that both see.
+TEST_F(Shelf, WhoComesBackLeavesWhatAnotherMachineHasWritten) {
+  CheckpointShelf::Options first = options(true), second = options(true);
+  first.machines = second.machines = 2;
+  first.workers = second.workers = 2;
+  first.servers = second.servers = 0;
+  second.machine = 1;
+  first.ranks = {0};
+  second.ranks = {1};
+  CheckpointShelf alone(second);
+  json event = wrote(0, 20);
+  event["workers"] = 1;
+  alone.take(event);
+  EXPECT_EQ(newest(), 20u);
+  first.resumed = 20;
+  const CheckpointShelf again(first);
+  EXPECT_EQ(newest(), 20u);
+}
+
 TEST_F(Shelf, SaysOnceThatThereIsNoneUntilThereIsOneAgain) {
   CheckpointShelf shelf(options(true));
   const json full = {{"event", "checkpoint"}, {"step", 10}, {"error", "the disk is full"}};
