@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "launch/pipe.h"
 
 namespace starling {
 
@@ -43,14 +44,13 @@ class ScriptRun : public std::enable_shared_from_this<ScriptRun> {
   ScriptRun& operator=(const ScriptRun&) = delete;
 
   void begin() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(fmt::format("no pipe: {}", ::strerror(errno)));
+    const Pipe pipe = make_pipe();
     pid_ = ::fork();
     if (pid_ < 0) throw Error(fmt::format("cannot start {}: {}", path_, ::strerror(errno)));
-    if (pid_ == 0) become_script(path_.c_str(), ends[1]);
+    if (pid_ == 0) become_script(path_.c_str(), pipe.write_end);
     ::setpgid(pid_, pid_);
-    ::close(ends[1]);
-    from_.assign(ends[0]);
+    ::close(pipe.write_end);
+    from_.assign(pipe.read_end);
     alarm_.expires_after(kTimeForAScript);
     alarm_.async_wait([self = shared_from_this()](const asio::error_code& error) {
       if (!error) self->give_up(fmt::format("it has not ended after {}", kTimeForAScript));

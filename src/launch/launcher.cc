@@ -34,11 +34,13 @@
 #include "job/worker_events.h"
 #include "launch/agent.h"
 #include "launch/blas_kernels.h"
+#include "launch/guardian.h"
 #include "launch/hosts_launcher.h"
 #include "launch/job_folder.h"
 #include "launch/lab.h"
 #include "launch/other_launchers.h"
 #include "launch/outlet.h"
+#include "launch/pipe.h"
 #include "launch/store_keeper.h"
 #include "launch/watchdog.h"
 
@@ -60,78 +62,7 @@ constexpr std::chrono::milliseconds kNoticeEvery{2000};  // clouds give half a m
 constexpr int kLabPort = 29400;  // every host of a lab has all ports for itself
 constexpr std::size_t kMaxEventBytes = 1 << 20;
 
-struct Pipe {
-  int read_end;
-  int write_end;
-};
-
-Pipe make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(fmt::format("no pipe: {}", ::strerror(errno)));
-  return {ends[0], ends[1]};
-}
-
 int free_port(TcpLoop& loop) { return listen_on_loopback(loop).local_endpoint().port(); }
-
-// What to stop on, unless whoever started us wants it ignored, as nohup does.
-constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-
-bool is_ignored(int signal) {
-  struct sigaction now {};
-  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
-// The guardian learns of each worker's process group through a pipe, when it begins and, as a
-// negative number, when it has been killed: from then on its number may be somebody else's. When the
-// launcher is gone without having said goodbye (a zero), the guardian kills those that are left.
-class Guardian {
- public:
-  Guardian() {
-    const Pipe pipe = make_pipe();
-    pid_ = ::fork();
-    if (pid_ < 0) throw Error(fmt::format("cannot start a process: {}", ::strerror(errno)));
-    if (pid_ == 0) {
-      ::close(pipe.write_end);
-      watch(pipe.read_end);
-    }
-    ::close(pipe.read_end);
-    tell_ = pipe.write_end;
-  }
-  ~Guardian() {
-    tell(0);
-    ::close(tell_);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  Guardian(const Guardian&) = delete;
-  Guardian& operator=(const Guardian&) = delete;
-
-  void begins(pid_t group) { tell(group); }
-  void ended(pid_t group) { tell(-group); }
-
- private:
-  void tell(pid_t group) {
-    [[maybe_unused]] const auto written = ::write(tell_, &group, sizeof group);
-  }
-
-  [[noreturn]] static void watch(int pipe) {
-    ::setsid();  // so that a Ctrl-C in the terminal does not reach it
-    for (int signal : kStopSignals) ::signal(signal, SIG_IGN);
-    // It must not keep the launcher's output open: whoever reads that waits for its end.
-    for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
-    std::vector<pid_t> groups;
-    pid_t group = 0;
-    while (::read(pipe, &group, sizeof group) == sizeof group) {
-      if (group == 0) ::_exit(0);
-      if (group > 0) groups.push_back(group);
-      if (group < 0) std::erase(groups, -group);
-    }
-    for (pid_t each : groups) ::kill(-each, SIGKILL);
-    ::_exit(0);
-  }
-
-  pid_t pid_;
-  int tell_;
-};
 
 class Launcher {
  public:
@@ -819,7 +750,6 @@ class Launcher {
         }
       }
     }
-    return;
   }
 
   const LaunchPlan& plan_;

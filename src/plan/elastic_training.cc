@@ -145,7 +145,7 @@ class ElasticWorld {
     }
     if (!is_over) co_return;
     flock_.tell(fmt::format("host {} has finished with {}", host, weights[0]));
-    result_.models.push_back({job.roster().generation, weights[0]});
+    result_.models.push_back({job.roster(), weights[0]});
   }
 
   Task<bool> train_in_generation(Generations& job, std::vector<float>& weights,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/flock_plan.h"
+#include "roster/roster.h"
 #include "strategy/settings.h"
 
 namespace starling {
@@ -24,8 +25,8 @@ struct ElasticTraining {
 
 struct ElasticResult {
   struct Model {
-    std::uint64_t generation;  // that came to the end
-    float weight;              // all are alike
+    Roster roster;  // that came to the end
+    float weight;   // all are alike
   };
   std::vector<Model> models;
   std::map<std::uint64_t, int> applied;  // batches, and how often they were learned from

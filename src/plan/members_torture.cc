@@ -62,13 +62,16 @@ class Judgement {
     if (settings.strategy == StrategyKind::server) {
       judge_servers();
     } else if (averages_gradients(settings)) {
-      for (const auto& [generation, model] : result_.models) {
+      for (const auto& [roster, model] : result_.models) {
         if (std::abs(model - sum_of_gradients()) <= kRounding) continue;
         wrong("not each batch was learned from once: {} is not {}", model, sum_of_gradients());
       }
     } else if (out_of_data(settings) == OutOfData::leaves) {
       // Who has done its share helps others with theirs, whatever they are at: only the number counts.
-      if (learned() < training_.batches) wrong("{} of {} steps", learned(), training_.batches);
+      // And what one was at who is killed when nothing else is left to do is done by nobody.
+      if (learned() + kills() < training_.batches) {
+        wrong("{} of {} steps", learned(), training_.batches);
+      }
     } else if (settings.mix.rule != MixingSettings::Rule::sampled) {  // where some rest
       for (std::uint64_t batch = 0; batch < training_.batches; ++batch) {
         if (!result_.applied.contains(batch)) wrong("batch {} was left out", batch);
@@ -79,14 +82,15 @@ class Judgement {
 
  private:
   // A step that some blocks had when the generation ended, and nobody knew of, is done again. One server
-  // that dies while all finish may leave a model to some, and another to those who have to go on.
+  // that dies while all finish may leave a model to some, and another to those who have to go on. And
+  // who was cut off while the others came to their end cannot know that they did: it goes on alone.
   void judge_servers() {
     const Settings& settings = training_.settings;
     const double model = -result_.models[0].weight;
     for (const auto& a : result_.models) {
       for (const auto& b : result_.models) {
-        if (a.generation != b.generation || a.weight == b.weight) continue;
-        return wrong("generation {} came to {} and to {}", a.generation, a.weight, b.weight);
+        if (a.roster != b.roster || a.weight == b.weight) continue;
+        return wrong("generation {} came to {} and to {}", a.roster.generation, a.weight, b.weight);
       }
     }
     if (averages_gradients(settings)) {
@@ -112,6 +116,10 @@ class Judgement {
     std::uint64_t steps = 0;
     for (const auto& [batch, times] : result_.applied) steps += static_cast<std::uint64_t>(times);
     return steps;
+  }
+  std::uint64_t kills() const {
+    return static_cast<std::uint64_t>(
+        std::ranges::count(training_.plan.events, Kind::kill, &FlockEvent::kind));
   }
   template <class... Arguments>
   void wrong(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
