@@ -32,7 +32,7 @@ struct SeenJob {
   int launcher;
   json description;
   std::vector<RankStatus> ranks;
-  bool lets_others_in;
+  std::vector<std::string> doors;  // where it lets others in, if it is elastic
 };
 
 bool is_named(const RunningJob& job, const json& description, const std::string& name) {
@@ -49,8 +49,9 @@ std::vector<SeenJob> find_jobs(const std::string& name) {
   for (const RunningJob& each : running) {
     const json description = json::parse(each.description, nullptr, false);
     if (!description.is_object() || !is_named(each, description, name)) continue;
-    found.push_back(
-        {each.launcher, description, read_boards(each.folder), !read_doors(each.folder).empty()});
+    SeenJob job{each.launcher, description, read_boards(each.folder), {}};
+    for (const JobDoor& door : read_doors(each.folder)) job.doors.push_back(door.door);
+    found.push_back(std::move(job));
   }
   if (found.empty() && !name.empty() && !running.empty()) {
     throw Error(fmt::format("no running job is called '{}'", name),
@@ -88,6 +89,7 @@ void print_job(const SeenJob& job, BoardTime now) {
                pace_of(each.entry), describe_doing(each, now)});
   }
   fmt::print("{}\n{}", title_of(job), table.text());
+  if (!job.doors.empty()) fmt::print("others join at any of {}\n", fmt::join(job.doors, ", "));
   const std::string culprits = describe_culprits(job.ranks);
   if (!culprits.empty()) fmt::print("{}\n", culprits);
 }
@@ -117,6 +119,7 @@ json as_json(const SeenJob& job, BoardTime now) {
     }
     result["ranks"].push_back(std::move(rank));
   }
+  result["doors"] = job.doors;
   result["culprits"] = describe_culprits(job.ranks);
   return result;
 }
@@ -125,7 +128,7 @@ json as_json(const SeenJob& job, BoardTime now) {
 void check(const StatusCommand& command, const std::vector<SeenJob>& jobs, BoardTime now) {
   if (jobs.empty()) throw Error("no job of yours runs on this machine");
   for (const SeenJob& job : jobs) {
-    if (command.check_ready && !job.lets_others_in) {
+    if (command.check_ready && job.doors.empty()) {
       throw Error("no worker of it lets others in: not all have joined yet, or it is not elastic");
     }
     if (command.alive_within.empty()) continue;

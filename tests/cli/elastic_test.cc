@@ -117,7 +117,13 @@ TEST_F(ElasticTraining, LetsWorkersJoinAndLeave) {
   Process train(words({"--system", "horovod", "--workers", "2", "--secret-file", secret}), own);
   until_step(8);
   EXPECT_EQ(Process({STARLING_PROGRAM, "status", "--ready"}, own).wait(30s), "exit 0");
-  Process join({STARLING_PROGRAM, "join", "--workers", "1"}, own);
+  Process status({STARLING_PROGRAM, "status", "--json"}, own);
+  EXPECT_EQ(status.wait(30s), "exit 0");
+  const json doors = json::parse(status.out())["jobs"].at(0)["doors"];
+  EXPECT_EQ(doors.size(), 2u) << doors;
+  // As on another machine, to which a door and the secret must be told.
+  Process join({STARLING_PROGRAM, "join", doors.at(0).get<std::string>(), "--secret-file", secret},
+               own);
   until_joined(join);
   const std::vector<pid_t> workers = workers_of(train.pid());
   ASSERT_EQ(workers.size(), 2u);
