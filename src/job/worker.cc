@@ -26,6 +26,9 @@ namespace starling {
 namespace {
 
 constexpr std::uint64_t kStillAtIt = ~std::uint64_t{0};
+// Optimizers have a model or two of their own; nobody hands over so many.
+constexpr std::size_t kMostOfAModel = 64;
+constexpr std::size_t kMostOfAState = 64 << 20;  // beside these
 
 double in_seconds(Time time) { return std::chrono::duration<double>(time).count(); }
 
@@ -222,7 +225,8 @@ void Worker::take_over() {
     estate_.begin(workers_);
   } else {
     const Estate::State state{[this] { return own_state(); },
-                              [this](ConstBytes bytes) { adopt_state(bytes); }};
+                              [this](ConstBytes bytes) { adopt_state(bytes); },
+                              kMostOfAState + kMostOfAModel * layout_.replica.weights.size_bytes()};
     const Group group = slice_workers(settings_, comm(), GroupNumber::estate);
     run("taking over from the last generation", estate_.take_over(group, generation, state));
   }
