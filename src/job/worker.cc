@@ -53,9 +53,20 @@ Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layou
       layout_(std::move(layout)),
       framework_(std::move(framework)),
       estate_(workload_.left, averages_gradients(settings_)) {
-  begin_generation();
+  begin();
   report_joined(*session_);
   started_ = this->loop().now();
+}
+
+// A guest may come to a generation that ends before it has begun.
+void Worker::begin() {
+  try {
+    return begin_generation();
+  } catch (const Error& error) {
+    const bool is_guest = is_elastic() && session_->generations()->roster().generation > 1;
+    if (!is_guest || !can_go_on_after(error)) throw;
+  }
+  if (!next_generation()) throw Error("this worker has left before it had begun");
 }
 
 // All that a strategy needs, over the Comm that there is now.
@@ -236,7 +247,7 @@ void Worker::take_over() {
 std::optional<std::uint64_t> Worker::batch_at(std::uint64_t turn) const { return estate_.at(turn); }
 
 Worker::~Worker() {
-  if (!own_loop_ || finished_) return;
+  if (!own_loop_ || finished_ || !has_generation()) return;
   if (std::uncaught_exceptions() == 0 && !failed_) tell_finish();
   report_worked();
 }
