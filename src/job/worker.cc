@@ -26,6 +26,9 @@ namespace starling {
 namespace {
 
 constexpr std::uint64_t kStillAtIt = ~std::uint64_t{0};
+// Optimizers have a model or two of their own; nobody hands over so many.
+constexpr std::size_t kMostOfAModel = 64;
+constexpr std::size_t kMostOfAState = 64 << 20;  // beside these
 
 double in_seconds(Time time) { return std::chrono::duration<double>(time).count(); }
 
@@ -50,9 +53,20 @@ Worker::Worker(std::shared_ptr<Session> session, Settings settings, Layout layou
       layout_(std::move(layout)),
       framework_(std::move(framework)),
       estate_(workload_.left, averages_gradients(settings_)) {
-  begin_generation();
+  begin();
   report_joined(*session_);
   started_ = this->loop().now();
+}
+
+// A guest may come to a generation that ends before it has begun.
+void Worker::begin() {
+  try {
+    return begin_generation();
+  } catch (const Error& error) {
+    const bool is_guest = is_elastic() && session_->generations()->roster().generation > 1;
+    if (!is_guest || !can_go_on_after(error)) throw;
+  }
+  if (!next_generation()) throw Error("this worker has left before it had begun");
 }
 
 // All that a strategy needs, over the Comm that there is now.
@@ -222,7 +236,8 @@ void Worker::take_over() {
     estate_.begin(workers_);
   } else {
     const Estate::State state{[this] { return own_state(); },
-                              [this](ConstBytes bytes) { adopt_state(bytes); }};
+                              [this](ConstBytes bytes) { adopt_state(bytes); },
+                              kMostOfAState + kMostOfAModel * layout_.replica.weights.size_bytes()};
     const Group group = slice_workers(settings_, comm(), GroupNumber::estate);
     run("taking over from the last generation", estate_.take_over(group, generation, state));
   }
@@ -232,7 +247,7 @@ void Worker::take_over() {
 std::optional<std::uint64_t> Worker::batch_at(std::uint64_t turn) const { return estate_.at(turn); }
 
 Worker::~Worker() {
-  if (!own_loop_ || finished_) return;
+  if (!own_loop_ || finished_ || !has_generation()) return;
   if (std::uncaught_exceptions() == 0 && !failed_) tell_finish();
   report_worked();
 }

@@ -90,6 +90,8 @@ class Worker {
   // After a step that has failed, or where the generation is over: goes on with those who are there
   // now, from where the work stands. False if this worker has left, as it had asked for.
   bool next_generation();
+  // Whether there is one: not after one that could not be had.
+  bool has_generation() const { return strategy_ != nullptr; }
   // Asks the others to go on without us; it takes effect when the generation is over.
   void leave();
   // Dealers deal out turns of this generation: which batch of the whole training that is, and how many
@@ -172,6 +174,7 @@ class Worker {
   // itself, and who because of another.
   template <class Action>
   auto telling(const Action& action);
+  void begin();
   void begin_generation();
   void end_generation();
   void start();

@@ -53,7 +53,8 @@ constexpr std::chrono::milliseconds kTimeToNotice{1500};
 // are sure, and then one of them has a model to leave.
 constexpr std::chrono::milliseconds kTimeToNoticeACut{6000};
 constexpr std::chrono::milliseconds kTimeToEnd{2000};
-constexpr std::chrono::milliseconds kOneAndTheSame{300};  // timeout(1) signals twice at a time
+constexpr std::chrono::milliseconds kOneAndTheSame{300};       // timeout(1) signals twice at a time
+constexpr std::chrono::milliseconds kBeforeAnotherStart{250};  // twice as long each time
 constexpr std::chrono::seconds kTimeForAStep{10};
 constexpr std::chrono::seconds kTimeToSave{60};
 constexpr std::chrono::milliseconds kLookEvery{1000};
@@ -94,7 +95,7 @@ class Launcher {
       start_workers();
       if (hosts_) after(kDiscoverEvery, [this] { discover(); });
       if (!plan_.spot_notice.empty()) look_for_notice();
-      while (running_ > 0) io_.run_one();
+      while (running_ > 0 || starting_ > 0) io_.run_one();
     } catch (...) {
       signal_all(SIGKILL);
       throw;
@@ -126,6 +127,7 @@ class Launcher {
     int rank;
     int local;  // among those of this machine
     bool serves;
+    bool is_guest;     // it asks those who are there to be let in
     std::string host;  // where a script says which there are
     pid_t pid;
     std::optional<int> status;  // as waitpid tells it, once it has ended
@@ -268,6 +270,7 @@ class Launcher {
     worker.rank = rank;
     worker.local = local;
     worker.serves = serves;
+    worker.is_guest = !guest_of.empty();
     worker.host = host;
     worker.pid = pid;
     if (plan_.on_start) plan_.on_start(rank, pid);
@@ -299,15 +302,29 @@ class Launcher {
     }
   }
 
-  // One that has crashed, where others are left that may let it in again.
+  // One that has crashed, where others are left that may let it in again. Who was not let in may have
+  // been refused, unless it was killed.
+  bool starts_again(const Worker& worker) const {
+    if (!plan_.elastic || restarts_ >= plan_.restarts || !others_need(worker)) return false;
+    if (hosts_) return false;  // whether it is depends on where it was
+    return worker.joined || (worker.is_guest && WIFSIGNALED(*worker.status));
+  }
+  bool others_need(const Worker& worker) const {
+    return !worker.told_to_end && !is_over_ && !goes_soon_ && !doors_of_others(&worker).empty();
+  }
   void start_again(const Worker& worker) {
-    if (hosts_) return;  // whether it is depends on where it was
-    const std::vector<std::string> doors = doors_of_others(&worker);
-    if (!plan_.elastic || restarts_ >= plan_.restarts || !worker.joined || doors.empty()) return;
-    if (goes_soon_) return;
     ++restarts_;
-    start_worker(
-        {worker.rank, worker.local, worker.serves, -1, fmt::format("{}", fmt::join(doors, ","))});
+    if (worker.joined) return start_in_place_of(worker);
+    // What has killed it may do so again.
+    ++starting_;
+    after(kBeforeAnotherStart * (1 << std::min(restarts_in_vain_++, 5)), [this, &worker] {
+      --starting_;
+      if (!result_.interrupted && others_need(worker)) start_in_place_of(worker);
+    });
+  }
+  void start_in_place_of(const Worker& worker) {
+    start_worker({worker.rank, worker.local, worker.serves, -1,
+                  fmt::format("{}", fmt::join(doors_of_others(&worker), ","))});
   }
   std::vector<std::string> doors_of_others(const Worker* worker) const {
     std::vector<std::string> doors;
@@ -517,6 +534,7 @@ class Launcher {
     const bool has_kind = event.is_object() && event.contains("event");
     if (has_kind && event["event"] == "joined") {
       worker.joined = true;
+      restarts_in_vain_ = 0;
       if (event.contains("door") && event["door"].is_string()) worker.door = event["door"];
       tell_doors();
       all_have_joined_ = all_have_joined_ || std::ranges::all_of(workers_, [](const auto& each) {
@@ -601,8 +619,9 @@ class Launcher {
     if (result_.interrupted) return;
     note_end_of_training(worker);
     if (status == 0 || (hosts_ && worker.told_to_end)) return;
-    const bool go_on = others_can_go_on_without(worker);
-    if (go_on) start_again(worker);
+    const bool again = starts_again(worker);
+    const bool go_on = again || others_can_go_on_without(worker);
+    if (again) start_again(worker);
     if (go_on && hosts_) note_failure(worker);
     if (first_to_fail_ == nullptr) first_to_fail_ = &worker;
     if (first_to_miss_ != nullptr || go_on) return;
@@ -614,12 +633,25 @@ class Launcher {
   // Once it has ended, and has said whether it has only left. Then the training is over: who has not been
   // let in by now has come too late.
   void note_end_of_training(const Worker& worker) {
-    if (!plan_.elastic || !worker.status || *worker.status != 0 || worker.events->is_open()) return;
-    if (!worker.joined || worker.left || result_.interrupted) return;
-    is_over_ = true;
-    for (const auto& other : workers_) {
-      if (!other->joined) signal_to(*other, SIGTERM);
+    if (!plan_.elastic || !worker.status || worker.events->is_open() || result_.interrupted) return;
+    if (*worker.status == 0 && worker.joined && !worker.left && !worker.serves) {
+      is_over_ = true;
+      for (const auto& other : workers_) {
+        if (!other->joined) signal_to(*other, SIGTERM);
+      }
     }
+    if (is_over_) end_servers();
+  }
+  // One that has missed the end of the last workers would wait for others.
+  void end_servers() {
+    const bool none_works = std::ranges::all_of(
+        workers_, [](const auto& each) { return each->serves || each->status; });
+    if (!none_works || std::exchange(servers_end_, true)) return;
+    after(kTimeToEnd, [this] {
+      for (const auto& worker : workers_) {
+        if (worker->serves) signal_to(*worker, SIGTERM);
+      }
+    });
   }
 
   // Once it has ended and all that it had to say of that has been read.
@@ -772,8 +804,11 @@ class Launcher {
   std::optional<HostBook> hosts_;
   std::string last_discovery_error_;
   int restarts_ = 0;
+  int restarts_in_vain_ = 0;  // since the last of them that was let in
+  int starting_ = 0;          // who are started again in a moment
   int failures_ = 0;
   bool is_over_ = false;  // nobody is to join any more
+  bool servers_end_ = false;
   bool too_many_resets_ = false;
   bool goes_soon_ = false;  // this machine
   bool notice_failed_ = false;

@@ -60,6 +60,7 @@ class ServerProcess {
       } catch (const Error& error) {
         if (!session_.can_go_on_after(error)) throw;
         is_over = !session_.next_generation();
+        if (is_over) report_event(session_.job(), {{"event", "left"}});
       }
     }
   }

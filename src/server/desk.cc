@@ -402,6 +402,8 @@ void Desk::look_whether_all_are_done() {
 Task<> Desk::watch_for_silence() {
   while (group_.loop().now() < heard_ + options_.timeout) {
     co_await sleep_until(group_.loop(), heard_ + options_.timeout);
+    // They have nothing more to say, and stay for as long as they like.
+    if (options_.elastic && shard_.everybody_is_done()) heard_ = group_.loop().now();
   }
   throw DeadlineExceeded(
       fmt::format("no worker has said a word for {} s", options_.timeout.count()),

@@ -1,11 +1,10 @@
 #include "server/server_estate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/error.h"
 #include "exchange/collectives.h"
+#include "exchange/long_message.h"
 #include "runtime/all.h"
 
 namespace starling {
@@ -14,12 +13,11 @@ namespace {
 
 constexpr Channel kClaims{0, Purpose::control, "telling which blocks it has kept"};
 constexpr Channel kBlocks{1, Purpose::weights, "handing over the blocks of servers"};
-constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+constexpr std::size_t kMostBytes = std::size_t{1} << 40;  // a newcomer knows no model
 
 // What each says of what it has.
 struct Claim {
-  std::uint64_t generation = 0;  // in which it had it; 0: it has nothing
-  std::uint64_t bytes = 0;
+  std::uint64_t generation = 0;          // in which it had it; 0: it has nothing
   std::uint32_t place = 0, servers = 0;  // who it was then, of how many
 };
 
@@ -35,17 +33,9 @@ bool all_stay(const std::vector<Claim>& claims, int servers) {
   return true;
 }
 
-Task<> send_blocks(Group group, int to, const std::vector<std::byte>& bytes) {
-  co_await group.send(to, kBlocks, std::span(bytes));
-}
-
 Task<> receive_blocks(Group group, int from, const Claim& claim, KeptBlocks& into) {
-  if (claim.bytes > kMostBytes) {
-    throw Error(fmt::format("rank {} would hand over {} bytes, which cannot be",
-                            group.in_comm(from), claim.bytes));
-  }
-  std::vector<std::byte> bytes(claim.bytes);
-  co_await group.receive(from, kBlocks, std::span(bytes));
+  std::vector<std::byte> bytes;
+  co_await receive_long(group, from, kBlocks, kMostBytes, bytes);
   into = {claim.generation, decode_snapshot(bytes)};
 }
 
@@ -57,7 +47,7 @@ Task<> ServerEstate::take_over(Group holders, int servers, std::uint64_t generat
   std::vector<std::byte> mine;
   if (kept_.generation > 0) mine = encode(kept_.blocks);
   std::vector<Claim> claims(n);
-  claims[own] = {kept_.generation, mine.size(), static_cast<std::uint32_t>(place_),
+  claims[own] = {kept_.generation, static_cast<std::uint32_t>(place_),
                  static_cast<std::uint32_t>(servers_)};
   const Vector all_claims(std::as_writable_bytes(std::span(claims)));
   const std::vector<Range> pieces = even_pieces(all_claims, holders.size());
@@ -69,7 +59,8 @@ Task<> ServerEstate::take_over(Group holders, int servers, std::uint64_t generat
     for (int other = 0; other < holders.size(); ++other) {
       const auto place = static_cast<std::size_t>(other);
       if (place == own) continue;
-      if (other < servers && !mine.empty()) exchanges.push_back(send_blocks(holders, other, mine));
+      if (other < servers && !mine.empty())
+        exchanges.push_back(send_long(holders, other, kBlocks, mine));
       if (holders.rank() < servers && claims[place].generation > 0) {
         exchanges.push_back(receive_blocks(holders, other, claims[place], everybodys[place]));
       }

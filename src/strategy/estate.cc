@@ -12,7 +12,6 @@ namespace {
 // Progress has the first channel of a group.
 constexpr Channel kStandings{1, Purpose::control, "taking over from the last generation"};
 constexpr Channel kStates{2, Purpose::weights, "taking over from the last generation"};
-constexpr std::size_t kMostBytes = std::size_t{1} << 40;
 constexpr std::uint64_t kTellings = 100;  // of a worker in a generation that does all that is left
 
 // The ledger behind its length, and the rest.
@@ -82,7 +81,7 @@ Task<> Estate::take_over(Group workers, std::uint64_t generation, const State& s
   if (is_heir) ledger.strike_out(next.done);
   std::optional<std::vector<std::byte>> received;
   const auto mine = [&] { return bequest(ledger, state); };
-  co_await hand_over(workers, kStates, next, mine, kMostBytes, received);
+  co_await hand_over(workers, kStates, next, mine, state.most_bytes, received);
   if (received) ledger = accept(*received, state);
   ledger_ = ledger;
   settle(workers, generation);

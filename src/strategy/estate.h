@@ -23,6 +23,7 @@ class Estate {
   struct State {
     std::function<std::vector<std::byte>()> save;
     std::function<void(ConstBytes)> restore;  // throws Error if it cannot be
+    std::size_t most_bytes = 1 << 30;         // of another's, with what is left to do
   };
 
   // Of a training of so many batches. Where gradients are averaged all workers are alike.

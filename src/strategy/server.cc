@@ -177,7 +177,9 @@ class ServerStrategy : public Strategy {
       report_ = co_await done;
       followers_.clear();
       co_await fetch_all(parameters, true);
-      co_await client_->bye();
+      // Where workers come and go, a loss in what comes after this takes another generation, and its servers:
+      // they stay until the workers have gone.
+      if (!settings_.elastic.on || serving_) co_await client_->bye();
     }
     if (serving_) {
       Running& serving = *serving_;

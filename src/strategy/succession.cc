@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "exchange/collectives.h"
+#include "exchange/long_message.h"
 #include "roster/roster.h"
 
 namespace starling {
@@ -96,23 +97,15 @@ Task<> hand_over(Group workers, Channel channel, const Succession& succession,
                  std::optional<std::vector<std::byte>>& received) {
   const std::optional<int> donor = succession.donors[static_cast<std::size_t>(workers.rank())];
   if (donor) {
-    std::uint64_t bytes = 0;
-    co_await workers.receive(*donor, channel, object_bytes(bytes));
-    if (bytes > most_bytes) {
-      throw Error(fmt::format("rank {} would hand over {} bytes, which cannot be",
-                              workers.in_comm(*donor), bytes));
-    }
-    received.emplace(bytes);
-    co_await workers.receive(*donor, channel, std::span(*received));
+    received.emplace();
+    co_await receive_long(workers, *donor, channel, most_bytes, *received);
     co_return;
   }
   std::optional<std::vector<std::byte>> own;
   for (int place = 0; place < workers.size(); ++place) {
     if (succession.donors[static_cast<std::size_t>(place)] != workers.rank()) continue;
     if (!own) own = mine();
-    std::uint64_t bytes = own->size();
-    co_await workers.send(place, channel, object_bytes(bytes));
-    co_await workers.send(place, channel, std::span(std::as_const(*own)));
+    co_await send_long(workers, place, channel, *own);
   }
 }
 

@@ -250,6 +250,7 @@ class Trainer {
   // The launcher asks one worker, and only whoever leads speaks up when another is lost. One that
   // fails by itself has a model as good as any, unless the others go on.
   bool leaves_the_model(const std::exception& error) {
+    if (!dist_.has_generation()) return true;  // nobody is there who would
     if (dynamic_cast<const AskedToStop*>(&error) != nullptr) return !all_stop() || dist_.leads();
     if (dist_.copy().size() > 1) return false;  // its other slices are lost, or will be
     if (dynamic_cast<const CutOff*>(&error) != nullptr) return false;
@@ -266,15 +267,16 @@ class Trainer {
   // The last model of a run that does not come to its end; the first to leave one does so for all.
   void leave_model(const std::filesystem::path& file) {
     if (dist_.copy().size() == 1 && std::filesystem::exists(file)) return;
+    const bool speaks = !dist_.has_generation() || tells();
     json event = {{"event", "stopped"}, {"step", step_}};
     try {
-      if (tells()) report_event(dist_.job(), {{"event", "saving"}});
-      save_model(file, {{"unfinished", fmt::format("rank {}'s model after step {}",
-                                                   dist_.comm().rank(), step_)}});
+      if (speaks) report_event(dist_.job(), {{"event", "saving"}});
+      save_model(file, {{"unfinished",
+                         fmt::format("rank {}'s model after step {}", dist_.job().rank, step_)}});
     } catch (const std::exception& error) {
       event["error"] = error.what();
     }
-    if (tells()) report_event(dist_.job(), event);
+    if (speaks) report_event(dist_.job(), event);
   }
 
   // All workers draw the same first weights, so that none need be sent, and their dropout from

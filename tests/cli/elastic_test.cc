@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "launch/job_folder.h"
 #include "tests/cli/starling_program.h"
 #include "tests/cli/two_machines.h"
 
@@ -107,6 +108,95 @@ TEST_F(ElasticTraining, GoesOnWithoutAServerAndStartsItAgain) {
   const json result = summary_of(train.out());
   ASSERT_TRUE(result.is_object()) << train.out();
   EXPECT_GT(result["accuracy"], 0.8) << result;
+}
+
+// Its last start is let in, though those before it were killed while they still came up.
+TEST_F(ElasticTraining, StartsAgainWhoIsKilledBeforeItIsLetIn) {
+  Process train(words({"--system", "pairwise", "--workers", "2", "--restarts", "5"}, "100000"));
+  until_step(8);
+  const std::vector<pid_t> first = workers_of(train.pid());
+  ASSERT_EQ(first.size(), 2u);
+  pid_t newest = first[1];
+  for (int kills = 0; kills < 3; ++kills) {
+    const pid_t killed = newest;
+    ::kill(killed, SIGKILL);
+    const auto comes_another = [&] {
+      for (const pid_t each : workers_of(train.pid())) {
+        if (each != first[0] && each != killed) newest = each;
+      }
+      return newest != killed;
+    };
+    ASSERT_TRUE(wait_until(kTrainingPatience, comes_another)) << kills << "\n" << train.err();
+  }
+  train.signal(SIGINT);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 130") << train.err();
+}
+
+// Of each family one; the servers of one are processes of their own, which nobody starts again once they
+// have ended well.
+class ElasticEnd : public ElasticTraining, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ElasticEnd, ComesWithoutWhoDiesWhenTheTrainingIsOver) {
+  Process train(words({"--system", GetParam(), "--workers", "3", "--evaluate-every", "0"}, "2"),
+                {"LD_PRELOAD=" STARLING_DYING_ARGMAX, "DIES_RANK=0"});
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 0") << train.err();
+  const json result = summary_of(train.out());
+  ASSERT_TRUE(result.is_object()) << train.out();
+  EXPECT_GT(result["accuracy"], 0.5) << result;
+  EXPECT_NE(train.err().find("rank 0 was killed"), std::string::npos) << train.err();
+  EXPECT_TRUE(std::filesystem::exists(run_ / "model.safetensors"));
+}
+INSTANTIATE_TEST_SUITE_P(Trained, ElasticEnd,
+                         testing::Values("horovod", "pairwise", "huawei-ring", "gosgd", "easgd",
+                                         "parameter-server"),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST_F(ElasticTraining, LeavesItsModelWhereTooFewAreLeft) {
+  Process train(words(
+      {"--system", "horovod", "--workers", "2", "--min-workers", "2", "--timeout", "4"}, "100000"));
+  until_step(8);
+  const std::vector<pid_t> workers = workers_of(train.pid());
+  ASSERT_EQ(workers.size(), 2u);
+  ::kill(workers[0], SIGKILL);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 1") << train.err();
+  EXPECT_NE(train.err().find("no generation after 1 came together within 40 s"), std::string::npos)
+      << train.err();
+  EXPECT_TRUE(std::filesystem::exists(run_ / "model.safetensors"));
+}
+
+TEST_F(ElasticTraining, GoesOnWithoutAServerThatWasAskedToLeave) {
+  const std::string secret = (folder_.path() / "secret").string();
+  std::ofstream(secret) << "a secret for those who join\n";
+  ::chmod(secret.c_str(), 0600);
+  Process train(words({"--strategy", "server", "--gate", "bsp", "--servers", "2", "--workers", "2",
+                       "--restarts", "5", "--secret-file", secret},
+                      "100000"),
+                {"XDG_RUNTIME_DIR=" + folder_.path().string()});
+  until_step(8);
+  std::vector<JobDoor> doors;
+  for (const auto& each : std::filesystem::directory_iterator(folder_.path() / "starling")) {
+    doors = read_doors(each.path());
+  }
+  ASSERT_EQ(doors.size(), 4u);  // servers behind the workers
+  const Ran leave = starling_program({"leave", doors[3].door, "--secret-file", secret});
+  EXPECT_EQ(leave.status, "exit 0") << leave.err;
+  EXPECT_TRUE(wait_until(kTrainingPatience, [&] {
+    return children_of(train.pid(), "serve").size() == 1;
+  })) << train.err();
+  // The training is not over by that: who is lost is started again.
+  const std::vector<pid_t> workers = workers_of(train.pid());
+  ASSERT_EQ(workers.size(), 2u);
+  ::kill(workers[1], SIGKILL);
+  EXPECT_TRUE(wait_until(kTrainingPatience, [&] {
+    const std::vector<pid_t> now = workers_of(train.pid());
+    return now.size() == 2 && now[1] != workers[1];
+  })) << train.err();
+  train.signal(SIGINT);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 130") << train.err();
 }
 
 TEST_F(ElasticTraining, LetsWorkersJoinAndLeave) {

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <atomic>
+#include <future>
+#include <memory>
 #include <numeric>
 #include <thread>
 
@@ -286,6 +288,89 @@ TEST(Worker, TellsItsLauncherWhatHappens) {
        {"\"joined\"", "\"evaluation\"", "\"accuracy\":0.75", "\"worked\"", "\"worker_steps\":1"}) {
     EXPECT_NE(told.find(part), std::string::npos) << part << " in " << told;
   }
+}
+
+Settings elastic_settings(int workers) {
+  Settings settings = worker_settings(workers);
+  settings.elastic.on = true;
+  return settings;
+}
+
+std::string door_of_first(Session& session) {
+  const Member& first = session.generations()->roster().members[0];
+  return to_string(first.door) + ":" + std::to_string(first.door.port);
+}
+
+// Steps with whoever is there.
+void train_until(const std::atomic<bool>& over, Worker& worker, Quadratic& model) {
+  while (!over) {
+    try {
+      model.backward(worker);
+      worker.step(model.sgd(0.1f));
+      if (worker.generation_is_over()) worker.next_generation();
+    } catch (const Error& error) {
+      if (!worker.can_go_on_after(error)) throw;
+      worker.next_generation();
+    }
+  }
+}
+
+// Rank 1 dies as it hands over to the guest, whose first generation so breaks before it has begun.
+TEST(Worker, ComesToALaterGenerationIfItsFirstOneBreaks) {
+  std::promise<std::string> door;
+  std::atomic<bool> over = false;
+  std::vector<std::jthread> founders;
+  std::vector<Job> all = jobs(2);
+  Job guest = all[0];
+  guest.listen_fd = -1;
+  for (const Job& job : all) {
+    founders.emplace_back([&, job] {
+      Quadratic model;
+      model.goal = 1;
+      const std::shared_ptr<Session> session = join_alike(job, elastic_settings(2));
+      Worker worker(session, elastic_settings(2), model.layout(), {});
+      worker.keep({[&]() -> std::vector<std::byte> {
+                     if (job.rank == 1) throw std::runtime_error("it dies");
+                     return {};
+                   },
+                   [](ConstBytes) {}});
+      if (job.rank == 0) door.set_value(door_of_first(*session));
+      try {
+        train_until(over, worker, model);
+      } catch (const std::runtime_error& error) {
+        EXPECT_EQ(job.rank, 1) << error.what();
+        EXPECT_STREQ(error.what(), "it dies");
+      }
+    });
+  }
+  guest.guest_of = door.get_future().get();
+  const std::string error = error_of([&] {
+    Quadratic model;
+    Worker worker(join_alike(guest, elastic_settings(2)), elastic_settings(2), model.layout(), {});
+    EXPECT_EQ(worker.size(), 2);
+    EXPECT_GT(model.weights[0], 0);
+    over = true;
+  });
+  over = true;
+  EXPECT_EQ(error, "no error");
+}
+
+TEST(Worker, SaysWhyThereIsNoNextGeneration) {
+  live_as_workers(2, [](Job job) {
+    job.timeout = std::chrono::seconds(1);
+    Settings settings = elastic_settings(2);
+    settings.elastic.min_workers = 2;
+    Quadratic model;
+    Worker worker(join_alike(job, settings), settings, model.layout(), {});
+    if (job.rank == 1) return worker.fail();
+    const std::atomic<bool> never = false;
+    try {
+      train_until(never, worker, model);
+      ADD_FAILURE() << "it went on alone";
+    } catch (const DeadlineExceeded& error) {
+      EXPECT_FALSE(worker.can_go_on_after(error));
+    }
+  });
 }
 
 Job launched_with(const std::string& toml) {
