@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -18,6 +20,9 @@ constexpr Channel kMembersChannel{5, Purpose::control, "introducing the members"
 constexpr std::chrono::seconds kTimeToMeet{15};  // for those who have just agreed on it
 
 struct Overtaken : Error {
+  using Error::Error;
+};
+struct Dead : Error {
   using Error::Error;
 };
 
@@ -60,7 +65,7 @@ Task<> Generations::begin(std::unique_ptr<Listener> listener) {
   std::uint64_t seed = 0;
   host_.draw(object_bytes(seed));
   council_ = std::make_unique<Council>(host_.loop(), *door_, self, roster_, rules_, seed);
-  prepare_for_the_next();
+  take_spare();
   if (!is_guest) council_->has_met();
   door_->open([this](const Message& question, const Address& from) {
     Message answer = council_->answer(question, from);
@@ -71,7 +76,8 @@ Task<> Generations::begin(std::unique_ptr<Listener> listener) {
   });
   if (!is_guest) co_return;
   Task<bool> entering = next();
-  co_await entering;
+  const bool is_in = co_await entering;
+  if (!is_in) throw Error("the job it would have joined has come to its end");
 }
 
 // Rank 0 knows where everybody is, since everybody has called it.
@@ -98,9 +104,11 @@ Mesh& Generations::comm() {
   return member_->comm();
 }
 
-void Generations::prepare_for_the_next() {
-  spare_ = host_.listen(place_, 0);
-  council_->listen_at(spare_->port());
+// The next one is made first: if there is no descriptor left for it, nothing has changed.
+std::unique_ptr<Listener> Generations::take_spare() {
+  std::unique_ptr<Listener> next = host_.listen(place_, 0);
+  council_->listen_at(next->port());
+  return std::exchange(spare_, std::move(next));
 }
 
 // A generation that does not come together ends like any other.
@@ -113,21 +121,24 @@ Task<bool> Generations::next() {
     if (!is_in) co_return false;
     roster_ = council_->roster();
     std::optional<std::uint64_t> missing;
+    std::vector<std::uint64_t> guests;
+    for (const Member& member : roster_.members) {
+      if (!last.has(member.id) && member.id != id_) guests.push_back(member.id);
+    }
     try {
       co_await enter();
       council_->has_met();
       co_return true;
     } catch (const Overtaken&) {
       continue;
+    } catch (const Dead& dead) {
+      spdlog::debug("generation {} did not come together: {}", roster_.generation, dead.what());
+      guests.clear();  // it is not their fault
     } catch (const PeerLost& lost) {
       spdlog::debug("generation {} did not come together: {}", roster_.generation, lost.what());
       missing = roster_.members[static_cast<std::size_t>(lost.rank())].id;
     } catch (const Error& error) {
       spdlog::debug("generation {} did not come together: {}", roster_.generation, error.what());
-    }
-    std::vector<std::uint64_t> guests;
-    for (const Member& member : roster_.members) {
-      if (!last.has(member.id) && member.id != id_) guests.push_back(member.id);
     }
     council_->did_not_meet(missing, guests);
   }
@@ -135,14 +146,30 @@ Task<bool> Generations::next() {
 
 Task<> Generations::enter() {
   Job job = job_of_generation();
-  std::unique_ptr<Listener> listener = std::move(spare_);
-  prepare_for_the_next();
+  std::unique_ptr<Listener> listener = take_spare();
   if (roster_.members[static_cast<std::size_t>(job.rank)].port != listener->port()) {
     throw Error("the others expect us at another port");
   }
-  Task<int> contest = race(meet(std::move(job), std::move(listener)), until_overtaken());
+  Task<int> contest = race(meet(std::move(job), std::move(listener)), until_in_vain());
   const int first = co_await contest;
   if (first != 0) throw Overtaken("a later generation was decided");
+}
+
+Task<> Generations::until_in_vain() {
+  Task<int> contest = race(until_overtaken(), until_one_is_dead());
+  co_await contest;
+}
+
+// Who dies before it has called rank 0 is only missed by it, and rank 0 by all others.
+Task<> Generations::until_one_is_dead() {
+  std::vector<int> awaited{0};
+  if (rank() == 0) {
+    awaited.resize(roster_.members.size() - 1);
+    std::iota(awaited.begin(), awaited.end(), 1);
+  }
+  Task<int> looking = council_->first_dead(std::move(awaited));
+  const int dead = co_await looking;
+  throw Dead(fmt::format("rank {} has died on its way to it", dead));
 }
 
 Task<> Generations::meet(Job job, std::unique_ptr<Listener> listener) {

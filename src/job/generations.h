@@ -29,7 +29,7 @@ class Generations {
   // Leaves the Comm. The others are still answered who ask about the roster.
   void leave_comm() { member_.reset(); }
   // Leaves the Comm, and is back with another. False if the others go on without us, as we have asked
-  // for.
+  // for, or have come to the end without us.
   Task<bool> next();
 
   bool has_comm() const { return member_.has_value(); }
@@ -43,8 +43,10 @@ class Generations {
   Task<> meet_first(std::unique_ptr<Listener> listener);
   Task<> enter();
   Task<> meet(Job job, std::unique_ptr<Listener> listener);
+  Task<> until_in_vain();
   Task<> until_overtaken();
-  void prepare_for_the_next();
+  Task<> until_one_is_dead();
+  std::unique_ptr<Listener> take_spare();
   Job job_of_generation() const;
 
   Host& host_;

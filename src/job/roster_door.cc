@@ -14,6 +14,11 @@ namespace {
 constexpr Time kCallPatience = std::chrono::seconds(4);  // the kernel calls at 0, 1 and 3 s
 constexpr Time kQuestionPatience = std::chrono::seconds(5);
 constexpr std::size_t kMostCalls = 256;  // at a time
+// A crowd at the door may not cost much: of strangers 1,000 a second are examined, and the others wait in the
+// kernel.
+constexpr std::uint64_t kCallersAtATime = 16;
+constexpr Time kBetweenCallers = std::chrono::milliseconds(16);
+constexpr std::size_t kMostPlaces = 4096;
 
 // In the handshake everyone who asks is rank 1 of 2, and who is asked is rank 0.
 constexpr int kAsked = 0, kAsking = 1;
@@ -63,16 +68,23 @@ Task<> RosterDoor::welcome() {
     Listener::Caller caller = co_await accepting;
     make_room();
     calls_.emplace_back(*this, std::move(caller));
+    if (++callers_ % kCallersAtATime != 0) continue;
+    co_await sleep_until(host_.loop(), host_.loop().now() + kBetweenCallers);
   }
 }
 
-// Who has shaken hands is of the job; of the others, who has been silent for longest goes.
+// Who has shaken hands is of the job, and who calls from where one of it has is likely to be. Of the
+// others, who has been silent for longest goes.
 void RosterDoor::make_room() {
   calls_.remove_if([](const Call& each) { return each.running.done(); });
   if (calls_.size() < kMostCalls) return;
-  const auto stranger =
-      std::ranges::find_if(calls_, [](const Call& each) { return !each.is_known; });
-  calls_.erase(stranger == calls_.end() ? calls_.begin() : stranger);
+  auto goes = std::ranges::find_if(calls_, [this](const Call& each) {
+    return !each.is_known && !known_places_.contains(each.caller.from.ip);
+  });
+  if (goes == calls_.end()) {
+    goes = std::ranges::find_if(calls_, [](const Call& each) { return !each.is_known; });
+  }
+  calls_.erase(goes == calls_.end() ? calls_.begin() : goes);
 }
 
 Task<> RosterDoor::hear(Call& call) {
@@ -96,6 +108,7 @@ Task<> RosterDoor::reply(Call& call) {
   const Job job = for_roster(job_, kAsked);
   co_await examine(host_, *link, job, hello, to_string(call.caller.from));
   call.is_known = true;
+  if (known_places_.size() < kMostPlaces) known_places_.insert(call.caller.from.ip);
   Task<Message> reading = read_message(host_.loop(), *link);
   const Message question = co_await reading;
   const Message answer = answering_(question, call.caller.from);

@@ -3,9 +3,11 @@
 // job's: who does not know it can neither ask nor answer.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <list>
 #include <memory>
+#include <set>
 
 #include "job/job.h"
 #include "roster/council.h"
@@ -48,7 +50,9 @@ class RosterDoor : public RosterPost {
   std::unique_ptr<Listener> listener_;
   Answering answering_;
   std::list<Call> calls_;
-  std::optional<Running> welcoming_;  // the first to go
+  std::uint64_t callers_ = 0;
+  std::set<std::array<unsigned char, 16>> known_places_;  // where some of the job have called from
+  std::optional<Running> welcoming_;                      // the first to go
 };
 
 }  // namespace starling

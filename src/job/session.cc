@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "job/mpi_join.h"
+#include "runtime/patience.h"
 #include "runtime/race.h"
 
 namespace starling {
@@ -98,6 +99,11 @@ Task<> Session::keep_board() {
 void Session::run(const char* what, Task<> task) {
   const Exchange exchange(*this);
   loop_.run(within(loop_, loop_.now() + job_.timeout, what, std::move(task)));
+}
+
+void Session::run_patiently(const char* what, Task<> task) {
+  const Exchange exchange(*this);
+  loop_.run(with_patience(comm(), job_.timeout, what, std::move(task)));
 }
 
 std::future<void> Session::submit(const char* what, std::function<Task<>()> make_task) {

@@ -87,6 +87,8 @@ class Session {
 
   // Drives a task to its end, for no longer than the job's timeout; `what` names it in the error.
   void run(const char* what, Task<> task);
+  // The same for what may be of any size, like a model: for as long as anything moves.
+  void run_patiently(const char* what, Task<> task);
 
   // From any thread: makes the task and runs it in the session's thread, under the same deadline, at
   // the same time as others that were submitted. The future has its error, if it fails.

@@ -115,9 +115,9 @@ void Worker::start() {
   const bool goes_on = estate_.generation() > 1;
   workload_.past(kWeightsState, layout_.replica.weights);
   workload_.past("steps", steps_);
-  run("agreeing on the first weights",
-      goes_on ? strategy_->resume(layout_.replica)
-              : strategy_->start(layout_.replica, workload_.past.in(kStrategyState)));
+  run_patiently("agreeing on the first weights",
+                goes_on ? strategy_->resume(layout_.replica)
+                        : strategy_->start(layout_.replica, workload_.past.in(kStrategyState)));
   workload_.past = State();
   // Others may go on without us; they must not wait for us if we end before our time.
   comm().owe_a_finish(survives_losses(settings_) || is_elastic());
@@ -239,7 +239,8 @@ void Worker::take_over() {
                               [this](ConstBytes bytes) { adopt_state(bytes); },
                               kMostOfAState + kMostOfAModel * layout_.replica.weights.size_bytes()};
     const Group group = slice_workers(settings_, comm(), GroupNumber::estate);
-    run("taking over from the last generation", estate_.take_over(group, generation, state));
+    run_patiently("taking over from the last generation",
+                  estate_.take_over(group, generation, state));
   }
   workload_.batches = estate_.batches();
 }
@@ -571,13 +572,10 @@ Task<> Worker::send_finish() {
 void Worker::finish() {
   tell_finish();
   // Where nobody waits for anybody, others may still have much to do.
-  const char* const what = "agreeing on the final model";
   training_bytes_ = exchanged_bytes(comm().ledger()) - sent_at_start_;
-  telling([&] {
-    Task<> finish = strategy_->finish(layout_.replica);
-    loop().run(timed(what, with_patience(comm(), job().timeout, what, std::move(finish))));
-  });
+  run_patiently("agreeing on the final model", strategy_->finish(layout_.replica));
   share_weights();
+  if (is_elastic()) run("telling the end", session_->generations()->council().tell_end());
   if (somebody_finished_) run("hearing that all have finished", until_all_are_heard());
   comm().owe_a_finish(false);
   finished_ = true;
@@ -591,6 +589,13 @@ void Worker::fail() {
 
 void Worker::run(const char* what, Task<> task) {
   telling([&] { loop().run(within_timeout(what, std::move(task))); });
+  note_computed();
+}
+
+void Worker::run_patiently(const char* what, Task<> task) {
+  telling([&] {
+    loop().run(timed(what, with_patience(comm(), job().timeout, what, std::move(task))));
+  });
   note_computed();
 }
 

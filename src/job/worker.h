@@ -157,6 +157,8 @@ class Worker {
   // Drives a task under the job's timeout and counts the time as spent in exchanges, not in
   // computing.
   void run(const char* what, Task<> task);
+  // The same for what may be of any size: for as long as anything moves.
+  void run_patiently(const char* what, Task<> task);
   // What was computed so far is on the timeline already.
   void note_computed() { computing_since_ = loop().now(); }
   Time exchanging() const { return exchanging_; }

@@ -92,9 +92,9 @@ class ServerProcess {
     const std::uint64_t generation =
         session_.generations() == nullptr ? 1 : session_.generations()->roster().generation;
     if (generation == 1) return past_ ? State::restoring(*past_) : State();
-    session_.run("taking over the blocks of servers",
-                 estate_.take_over(block_holders(settings, session_.comm()), server_count(settings),
-                                   generation));
+    session_.run_patiently("taking over the blocks of servers",
+                           estate_.take_over(block_holders(settings, session_.comm()),
+                                             server_count(settings), generation));
     return estate_.past();
   }
 

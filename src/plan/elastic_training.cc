@@ -40,6 +40,7 @@ class ElasticWorld {
       : settings_(training.settings),
         batches_(training.batches),
         deadline_(training.deadline),
+        faults_(training.plan.faults),
         flock_(
             training.plan, training.servers, training.seed, rules_for(training),
             [this](int host, Generations& job) {
@@ -99,9 +100,9 @@ class ElasticWorld {
     const Settings settings =
         with_members(settings_, job.roster().workers(), job.roster().servers());
     if (job.roster().generation > 1) {
-      co_await within(loop_, loop_.now() + kStepTimeout, "taking over",
-                      estate.take_over(block_holders(settings, job.comm()), server_count(settings),
-                                       job.roster().generation));
+      co_await with_patience(job.comm(), kStepTimeout, "taking over",
+                             estate.take_over(block_holders(settings, job.comm()),
+                                              server_count(settings), job.roster().generation));
     }
     ServerOptions options = server_options(settings);
     options.timeout = std::chrono::duration_cast<std::chrono::seconds>(kStepTimeout);
@@ -123,12 +124,14 @@ class ElasticWorld {
     Estate estate(batches_, averages_gradients(settings_));
     ServerEstate blocks;
     bool is_in = true, is_over = false;
+    float share = 0;
     while (is_in && !is_over) {
       flock_.tell(fmt::format("host {} is rank {} of {} in generation {} at {} ms", host,
                               job.rank(), job.roster().members.size(), job.roster().generation,
                               loop_.now().count() / 1'000'000));
       try {
-        Task<bool> generation = train_in_generation(job, weights, gradients, estate, blocks);
+        Task<bool> generation =
+            train_in_generation(host, job, weights, gradients, estate, blocks, share);
         is_over = co_await generation;
       } catch (const DeadlineExceeded& error) {
         flock_.tell(fmt::format("host {}: {}", host, error.what()));
@@ -145,13 +148,15 @@ class ElasticWorld {
     }
     if (!is_over) co_return;
     flock_.tell(fmt::format("host {} has finished with {}", host, weights[0]));
-    result_.models.push_back({job.roster(), weights[0]});
+    result_.models.push_back({job.roster(), weights[0], share});
+    co_await job.council().tell_end();
   }
 
-  Task<bool> train_in_generation(Generations& job, std::vector<float>& weights,
+  Task<bool> train_in_generation(int host, Generations& job, std::vector<float>& weights,
                                  std::vector<float>& gradients, Estate& estate,
-                                 ServerEstate& blocks) {
+                                 ServerEstate& blocks, float& share) {
     Comm& comm = job.comm();
+    Loop& loop = comm.loop();
     const Settings settings =
         with_members(settings_, job.roster().workers(), job.roster().servers());
     const Replica replica{weights, gradients};
@@ -167,8 +172,8 @@ class ElasticWorld {
     if (job.roster().generation == 1) {
       estate.begin(heirs);
     } else {
-      co_await within(loop_, loop_.now() + kStepTimeout, "taking over",
-                      estate.take_over(heirs, job.roster().generation, state));
+      co_await with_patience(comm, kStepTimeout, "taking over",
+                             estate.take_over(heirs, job.roster().generation, state));
     }
     std::vector<Bucket> buckets =
         make_buckets(replica, std::vector<Range>{{0, kElements}}, 1 << 20);
@@ -181,13 +186,13 @@ class ElasticWorld {
     const std::unique_ptr<Strategy> strategy = make_strategy(settings, comm, workload);
     const Closing closing{*strategy};
     Step::Driver driver;
-    driver.wait = [this](const char* what, Task<> task) {
-      return within(loop_, loop_.now() + kStepTimeout, what, std::move(task));
+    driver.wait = [&loop](const char* what, Task<> task) {
+      return within(loop, loop.now() + kStepTimeout, what, std::move(task));
     };
     Step step(*strategy, replica, std::move(buckets), 1, driver);
     Task<> starting =
         job.roster().generation == 1 ? strategy->start(replica) : strategy->resume(replica);
-    co_await within(loop_, loop_.now() + kStepTimeout, "starting", std::move(starting));
+    co_await with_patience(comm, kStepTimeout, "starting", std::move(starting));
     const std::unique_ptr<Dealer> dealer = make_dealer(settings, comm, workload, *strategy);
     const auto n = static_cast<float>(settings.workers);
     while (true) {
@@ -195,7 +200,7 @@ class ElasticWorld {
       const std::optional<std::uint64_t> turn = co_await dealing;
       if (!turn) break;
       const std::optional<std::uint64_t> batch = estate.at(*turn);
-      co_await sleep_until(loop_, loop_.now() + 200ms);
+      co_await sleep_until(loop, loop.now() + faults_.computing(host, loop_.now(), 200ms));
       if (batch) std::ranges::fill(gradients, gradient_of(*batch) * n);
       estate.took();
       Task<bool> taking = step.take([&] {
@@ -212,14 +217,15 @@ class ElasticWorld {
       job.council().note_step(estate.done());
       if (job.council().is_due() || comm.gone_count() > 0) co_return false;
     }
-    co_await with_patience(comm, std::chrono::duration_cast<std::chrono::seconds>(kStepTimeout),
-                           "finishing", strategy->finish(replica));
+    co_await with_patience(comm, kStepTimeout, "finishing", strategy->finish(replica));
+    share = strategy->final_share();
     co_return true;
   }
 
   Settings settings_;
   std::uint64_t batches_;
   Time deadline_;
+  Faults faults_;
   ElasticResult result_;
   SimulatedFlock flock_;
   SimLoop& loop_;

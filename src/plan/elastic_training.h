@@ -27,6 +27,7 @@ struct ElasticResult {
   struct Model {
     Roster roster;  // that came to the end
     float weight;   // all are alike
+    float share;    // how much its worker's weights counted in it
   };
   std::vector<Model> models;
   std::map<std::uint64_t, int> applied;  // batches, and how often they were learned from

@@ -10,66 +10,60 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::ostream& operator<<(std::ostream& out, const FlockEvent& event) {
-  constexpr std::array kNames = {"kill", "restart", "leave", "join", "cut", "cut one way", "heal"};
-  out << kNames[static_cast<std::size_t>(event.kind)];
-  for (int host : event.hosts) out << " " << host;
-  return out << " at " << event.when.count() / 1'000'000 << " ms";
-}
+constexpr Time kSpan = FlockPlan::kTrouble - FlockPlan::kBegin;
 
 }  // namespace
 
 FlockPlan::FlockPlan(Random random) {
-  using Kind = FlockEvent::Kind;
   size = std::array{1, 2, 3, 4, 5, 8}[random.below(6)];
   hosts = size + 2;
   weather.most_delay = std::array<Time, 3>{100us, 5ms, 40ms}[random.below(3)];
   weather.least_delay = weather.most_delay / 4;
   weather.short_share = std::array{0.0, 0.3}[random.below(2)];
   encrypted = random.below(4) == 0;
-  const auto some_host = [&] {
-    return static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
-  };
-  const std::uint64_t count = random.below(6);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const Time when(random.below(static_cast<std::uint64_t>(kTrouble.count())));
-    switch (random.below(5)) {
-      case 0:
-        events.push_back({Kind::kill, when, {some_host()}});
-        break;
-      case 1: {
-        const int host = some_host();
-        events.push_back({Kind::kill, when, {host}});
-        events.push_back({Kind::restart, when + Time(random.below(5'000'000'000)), {host}});
-        break;
-      }
-      case 2:
-        events.push_back({Kind::leave, when, {some_host()}});
-        break;
-      case 3:
-        events.push_back({Kind::join, when, {size + static_cast<int>(random.below(2))}});
-        break;
-      case 4: {
-        std::vector<int> side;
-        for (int host = 0; host < hosts; ++host) {
-          if (random.below(2) == 0) side.push_back(host);
-        }
-        const bool one_way = random.below(3) == 0;
-        events.push_back({one_way ? Kind::cut_one_way : Kind::cut, when, side});
-        break;
-      }
-    }
+  same_doors = random.below(2) == 0;
+  // Half of them as it was in a cluster where nothing but processes comes and goes.
+  std::set<FaultKind> kinds = kAllFaults;
+  if (random.below(2) == 0) {
+    kinds = {FaultKind::crash, FaultKind::leave, FaultKind::restart, FaultKind::partition};
   }
-  events.push_back({Kind::heal, kTrouble, {}});
-  sort_events();
+  add(draw_faults(random.bits(), hosts, kSpan, kinds));
+  Faults joins;
+  for (std::uint64_t i = random.below(3); i > 0; --i) {
+    const int host = size + static_cast<int>(random.below(2));
+    joins.restarts.push_back({host, Time(random.below(static_cast<std::uint64_t>(kSpan.count())))});
+  }
+  add(std::move(joins));
 }
 
-void FlockPlan::sort_events() { std::ranges::stable_sort(events, {}, &FlockEvent::when); }
+void FlockPlan::add(Faults more) {
+  const auto append = [](auto& all, const auto& some, const auto& delay) {
+    for (auto each : some) {
+      delay(each);
+      all.push_back(std::move(each));
+    }
+  };
+  const auto at = [](auto& each) { each.at += kBegin; };
+  const auto from_until = [](auto& each) {
+    each.from += kBegin;
+    each.until += kBegin;
+  };
+  append(faults.crashes, more.crashes, at);
+  append(faults.failures, more.failures, at);
+  append(faults.leaves, more.leaves, at);
+  append(faults.restarts, more.restarts, at);
+  append(faults.pauses, more.pauses, from_until);
+  append(faults.partitions, more.partitions, from_until);
+  append(faults.delays, more.delays, from_until);
+  append(faults.slow_links, more.slow_links, from_until);
+  append(faults.slow_workers, more.slow_workers, from_until);
+  append(faults.drifts, more.drifts, [](auto&) {});
+}
 
 std::ostream& operator<<(std::ostream& out, const FlockPlan& plan) {
-  out << plan.size << " hosts, " << (plan.encrypted ? "encrypted, " : "") << plan.weather;
-  for (const FlockEvent& event : plan.events) out << "; " << event;
-  return out;
+  return out << plan.size << " hosts, " << (plan.encrypted ? "encrypted, " : "")
+             << (plan.same_doors ? "with doors that stay, " : "") << plan.weather << "; "
+             << plan.faults;
 }
 
 }  // namespace starling

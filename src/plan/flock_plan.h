@@ -1,32 +1,28 @@
-// What may befall simulated hosts that come and go, drawn from a seed.
+// What may befall simulated hosts that come and go (sim/faults.h), drawn from a seed.
 #pragma once
 
 #include <iosfwd>
-#include <vector>
 
 #include "base/random.h"
+#include "sim/faults.h"
 #include "sim/switch.h"
 
 namespace starling {
 
-struct FlockEvent {
-  enum class Kind { kill, restart, leave, join, cut, cut_one_way, heal };
-  Kind kind;
-  Time when;
-  std::vector<int> hosts;
-};
-
 struct FlockPlan {
-  static constexpr Time kTrouble = std::chrono::seconds(30);  // nothing happens after it
+  static constexpr Time kBegin = std::chrono::seconds(5);     // by then all have met
+  static constexpr Time kTrouble = std::chrono::seconds(35);  // nothing happens after it
 
   explicit FlockPlan(Random random);
-  void sort_events();
+  // These too, which are drawn for the time from 0 on.
+  void add(Faults more);
 
   int size;   // who begins
-  int hosts;  // and those who may join
+  int hosts;  // and those who may join: they are "started anew"
   Weather weather;
   bool encrypted;
-  std::vector<FlockEvent> events;
+  bool same_doors;  // a process has its door where the one before it had it
+  Faults faults;
 };
 std::ostream& operator<<(std::ostream& out, const FlockPlan& plan);
 

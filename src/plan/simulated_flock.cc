@@ -5,10 +5,15 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/race.h"
 
 namespace starling {
 
 using namespace std::chrono_literals;
+
+namespace {
+constexpr int kSameDoor = 29'401;
+}
 
 SimulatedFlock::SimulatedFlock(FlockPlan plan, int servers, std::uint64_t seed,
                                Council::Rules rules, Work work, Witness witness)
@@ -18,17 +23,35 @@ SimulatedFlock::SimulatedFlock(FlockPlan plan, int servers, std::uint64_t seed,
       rules_(rules),
       work_(std::move(work)),
       witness_(std::move(witness)),
-      hub_(loop_, hosts_, seed, plan_.weather),
+      hub_(loop_, hosts_, seed, plan_.weather, plan_.faults),
       lives_(static_cast<std::size_t>(hosts_)) {}
 
 void SimulatedFlock::run(Task<> until) {
   for (int host = 0; host < hosts_; ++host) {
     if (host < plan_.size || serves(host)) start(host, "");
   }
-  for (const FlockEvent& event : plan_.events) {
-    loop_.at(event.when + 1s, [this, &event] { happen(event); });
-  }
+  plan_faults();
   loop_.run(std::move(until));
+}
+
+// Those of processes; the rest is the switch's.
+void SimulatedFlock::plan_faults() {
+  for (const auto& [host, at] : plan_.faults.crashes) {
+    loop_.at(at, [this, host = host] {
+      if (life(host).was_member) kill(host);
+    });
+  }
+  for (const auto& [host, at] : plan_.faults.leaves) {
+    loop_.at(at, [this, host = host] {
+      if (is_member(host)) life(host).job->council().leave();
+    });
+  }
+  for (const auto& [host, at] : plan_.faults.restarts) {
+    loop_.at(at, [this, host = host] {
+      const std::string door = doors();
+      if (!life(host).running && !door.empty()) start(host, door);
+    });
+  }
 }
 
 bool SimulatedFlock::is_member(int host) const { return is_up(host) && life(host).was_member; }
@@ -48,6 +71,7 @@ std::string SimulatedFlock::story() const {
 void SimulatedFlock::start(int host, const std::string& guest_of) {
   Life& life = this->life(host);
   life = {};
+  hub_.host(host).start_anew();
   Job job;
   job.rank = serves(host) ? plan_.size + host - plan_.hosts : host;
   job.size = plan_.size + servers_;
@@ -55,6 +79,7 @@ void SimulatedFlock::start(int host, const std::string& guest_of) {
   job.guest_of = guest_of;
   job.secret = "a secret";
   job.timeout = 20s;
+  if (plan_.same_doors) job.door_port = kSameDoor;
   job.encryption.links = plan_.encrypted ? Encryption::Links::all : Encryption::Links::none;
   const auto role = serves(host) ? Member::Role::server : Member::Role::worker;
   life.job = std::make_unique<Generations>(hub_.host(host), job, rules_, role);
@@ -75,7 +100,8 @@ Task<> SimulatedFlock::live(int host) {
   try {
     co_await life.job->begin();
     life.was_member = true;
-    co_await work_(host, *life.job);
+    Task<int> contest = race(work_(host, *life.job), fail_when_told(host));
+    co_await contest;
   } catch (const Error& error) {
     tell(fmt::format("host {} ended: {}", host, error.what()));
   }
@@ -94,42 +120,13 @@ std::string SimulatedFlock::doors() const {
   return doors;
 }
 
-void SimulatedFlock::happen(const FlockEvent& event) {
-  using Kind = FlockEvent::Kind;
-  switch (event.kind) {
-    case Kind::kill:
-      if (life(event.hosts[0]).was_member) kill(event.hosts[0]);
-      break;
-    case Kind::restart:
-    case Kind::join: {
-      const int host = event.hosts[0];
-      const std::string door = doors();
-      if (!life(host).running && !door.empty()) start(host, door);
-      break;
-    }
-    case Kind::leave:
-      if (is_member(event.hosts[0])) life(event.hosts[0]).job->council().leave();
-      break;
-    case Kind::cut:
-    case Kind::cut_one_way:
-      cut(event);
-      break;
-    case Kind::heal:
-      for (const auto& [a, b] : cuts_) hub_.mend(a, b);
-      break;
+Task<> SimulatedFlock::fail_when_told(int host) {
+  Time next = Time::max();
+  for (const auto& [rank, at] : plan_.faults.failures) {
+    if (rank == host && at >= loop_.now()) next = std::min(next, at);
   }
-}
-
-void SimulatedFlock::cut(const FlockEvent& event) {
-  const auto is_among = [&](int host) { return std::ranges::count(event.hosts, host) > 0; };
-  for (int a = 0; a < hosts_; ++a) {
-    for (int b = 0; b < hosts_; ++b) {
-      if (is_among(a) == is_among(b)) continue;
-      if (event.kind == FlockEvent::Kind::cut_one_way && !is_among(a)) continue;
-      hub_.cut(a, b);
-      cuts_.emplace_back(a, b);
-    }
-  }
+  co_await sleep_until(loop_, next);
+  throw Error("it fails, as it was told to");
 }
 
 }  // namespace starling

@@ -1,4 +1,4 @@
-// Processes on simulated hosts (sim/switch.h) that join a job, are killed, started again, leave, and are
+// Processes on simulated hosts (sim/switch.h) that join a job, end in any way, are started again, and are
 // cut off from one another, as a plan says. Membership and all below it are the real ones.
 #pragma once
 
@@ -6,7 +6,6 @@
 #include <memory>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "job/generations.h"
@@ -54,9 +53,9 @@ class SimulatedFlock {
   void start(int host, const std::string& guest_of);
   void kill(int host);
   Task<> live(int host);
+  Task<> fail_when_told(int host);
   std::string doors() const;
-  void happen(const FlockEvent& event);
-  void cut(const FlockEvent& event);
+  void plan_faults();
 
   FlockPlan plan_;
   int servers_, hosts_;
@@ -65,7 +64,6 @@ class SimulatedFlock {
   Witness witness_;
   SimLoop loop_;
   Switch hub_;
-  std::vector<std::pair<int, int>> cuts_;
   std::vector<Life> lives_;
   std::ostringstream log_;
 };

@@ -77,7 +77,10 @@ class Council {
   void listen_at(std::uint32_t port) { self_.port = port; }
 
   // How many steps of our generation we have done.
-  void note_step(std::uint64_t steps) { step_ = steps; }
+  void note_step(std::uint64_t steps) {
+    step_ = steps;
+    counts_steps_ = true;
+  }
   // Whether a generation was decided that is due now, after so many steps of ours.
   bool is_due() const { return roster_.generation > generation_ && step_ >= roster_.begins_after; }
   // Asks the others to go on without us. It takes effect with the next generation.
@@ -88,7 +91,8 @@ class Council {
 
   // Our generation can do nothing more, or another one is due: until there is a later one that has us,
   // which is ours from then on. One that was left out asks to be let in again; false if it wanted to
-  // leave. Throws DeadlineExceeded.
+  // leave, or the others have come to the end without it. Throws DeadlineExceeded when no generation has
+  // got on for as long as the rules say, however many have been agreed on.
   Task<bool> next();
 
   // All of our generation have met. Until then nobody is let in: those who are still on their way to it
@@ -102,7 +106,13 @@ class Council {
   // the others from their work for ever.
   void did_not_meet(std::optional<std::uint64_t> missing, const std::vector<std::uint64_t>& guests);
 
-  // Rings when a roster was decided.
+  // While a generation comes together: the first of these places in it whose member is known to be dead.
+  // Until then it waits.
+  Task<int> first_dead(std::vector<int> places);
+  // The work is done: tells those who wait at the door, so that they do not take us for dead.
+  Task<> tell_end();
+
+  // Rings when a roster was decided, and may at other times.
   Bell& news() { return news_; }
 
  private:
@@ -116,6 +126,11 @@ class Council {
   };
 
   bool is_member() const { return roster_.has(self_.id); }
+  // Who decides on the next generation.
+  Roster voters() const {
+    return outlives_ ? Roster{roster_.generation, 0, worked_in_.members} : roster_;
+  }
+  bool votes() const { return outlives_ || is_member(); }
   std::uint64_t next_generation() const { return roster_.generation + 1; }
   void learn(const Roster& roster);
   Message message(Message::Kind kind) const;
@@ -128,29 +143,42 @@ class Council {
   bool shuns(std::uint64_t id) const;
   Task<> lead();
   Task<bool> propose();
-  Roster compose(const Tally& tally);
-  void leave_out_who_cannot_meet(Roster& next, const Tally& tally) const;
+  Roster compose(const Roster& voters, const Tally& tally);
+  void leave_out_who_cannot_meet(Roster& next, const Roster& voters, const Tally& tally) const;
   std::uint64_t last_step(const Tally& tally) const;
-  Task<> poll(const Message& question, Tally& tally, Message::Kind agreement);
-  Task<> ask_one(Address door, Message question, Time patience, RosterPost::Answer& answer);
+  Task<> poll(const Message& question, const Roster& voters, Tally& tally, Message::Kind agreement);
+  Task<> ask_one(Member member, Message question, Time patience, RosterPost::Answer& answer);
   bool is_worth_it(const Tally& tally) const;
   Task<> tell_all(Roster roster, Roster voters);
 
-  Task<> until_decided_or(Time deadline);
+  void hear_guest(const Guest& guest);
+  void hear_of_the_end(const Roster& roster);
+  Time waited() const;
+  Task<> until_news();
+  Task<> until_news_or(Time deadline);
   Task<bool> lower_one_leads();
   Task<> ask_to_join();
+  Task<> ask_again_and_again(Member member, bool& is_dead, const std::list<bool>& dead);
+  void outlive_all();
+  Task<> until_dead(Member member);
 
   Loop& loop_;
   RosterPost& post_;
   Member self_;
   Roster roster_;                 // the last that was decided
   std::uint64_t generation_ = 0;  // that we work in
+  Roster worked_in_;              // of it; empty if we have just come
   Rules rules_;
   Random random_;
   std::uint64_t step_ = 0;
   bool leaves_ = false;
   bool stopped_ = false;  // our generation can do nothing more
   bool has_met_ = false;
+  bool counts_steps_ = false;  // it is told of them
+  Time entered_;               // our generation
+  Time waited_{0};             // for one that gets on, until then
+  bool outlives_ = false;      // all of roster_, in which we have no part
+  bool is_over_ = false;       // the others have come to the end
 
   // As a voter on the generation after roster_.
   Ballot promised_, agreed_in_;
@@ -158,6 +186,7 @@ class Council {
   std::uint64_t highest_round_ = 0;
 
   std::map<std::uint64_t, Guest> guests_;
+  std::map<std::uint64_t, Guest> waiting_;  // the same, and those that are shunned
   struct Shunned {
     Time until;
     int times;

@@ -28,6 +28,8 @@ struct Message {
     join,      // let me in
     describe,  // what are the settings of this job? answered in words
     leave,     // let the others go on without you
+    knock,     // are you still there?
+    ended,     // the work is done, without you
     // Answers.
     noted,     // nothing else to say, but this is the roster
     promised,  // and, if there was one, to which roster it has agreed before

@@ -1,6 +1,7 @@
-// with_patience(): a wait of somebody who has done its work while others may still be at theirs,
-// for which no fixed deadline is right. It goes on for as long as anything comes in from anybody,
-// and fails when nothing has for the length of the patience.
+// with_patience(): a wait for which no fixed deadline is right: of somebody who has done its work while
+// others may still be at theirs, or for a model of any size over a network of any speed. It goes on for as
+// long as anything comes in from anybody or gets out, and fails when nothing has for the length of the
+// patience.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,15 +15,19 @@
 
 namespace starling {
 
-// Until nothing has come in for so long, give or take a sixteenth.
+inline std::uint64_t moved_bytes(const Comm& comm) {
+  return comm.ledger().total(Direction::received).wire + comm.ledger().total(Direction::sent).wire;
+}
+
+// Until nothing has moved for so long, give or take a sixteenth.
 inline Task<> until_silence(Comm& comm, Time patience) {
   Loop& loop = comm.loop();
-  std::uint64_t received = comm.ledger().total(Direction::received).wire;
-  for (Time heard = loop.now(); loop.now() < heard + patience;) {
+  std::uint64_t moved = moved_bytes(comm);
+  for (Time since = loop.now(); loop.now() < since + patience;) {
     co_await sleep_until(loop, loop.now() + std::max(patience / 16, Time(1)));
-    const std::uint64_t now = comm.ledger().total(Direction::received).wire;
-    if (now != received) heard = loop.now();
-    received = now;
+    const std::uint64_t now = moved_bytes(comm);
+    if (now != moved) since = loop.now();
+    moved = now;
   }
 }
 
@@ -33,7 +38,7 @@ inline Task<> with_patience(Comm& comm, Time patience, std::string_view what, Ta
   if (winner == 0) co_return;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience).count();
   throw DeadlineExceeded(
-      fmt::format("{}: nothing has come from anybody for {} s", what, seconds),
+      fmt::format("{}: nothing has come or gone for {} s", what, seconds),
       "a worker may be stopped or far slower than the others; --timeout grants more time");
 }
 

@@ -30,8 +30,9 @@ Council::Rules patient_rules() {
 
 class FlockWorld {
  public:
-  explicit FlockWorld(std::uint64_t seed)
-      : flock_(FlockPlan(Random{seed, 1}), 0, seed, patient_rules(),
+  explicit FlockWorld(std::uint64_t seed) : FlockWorld(FlockPlan(Random{seed, 1}), seed) {}
+  FlockWorld(const FlockPlan& plan, std::uint64_t seed)
+      : flock_(plan, 0, seed, patient_rules(),
                [this](int host, Generations& job) { return work(host, job); }),
         loop_(flock_.loop()),
         places_(static_cast<std::size_t>(flock_.hosts())) {}
@@ -57,7 +58,8 @@ class FlockWorld {
       bool over = job.council().is_due();
       if (!over) {
         try {
-          co_await within(loop_, loop_.now() + 20s, "a step", step(host, job.comm()));
+          Loop& loop = job.comm().loop();
+          co_await within(loop, loop.now() + 20s, "a step", step(host, job.comm()));
           job.council().note_step(++steps);
         } catch (const Error&) {
           over = true;
@@ -86,7 +88,7 @@ class FlockWorld {
     co_await allreduce(find_allreduce("ring"), Group(comm), kStep, Vector(one), Reduction::sum);
     EXPECT_EQ(one[1], static_cast<float>(comm.size()));
     if (loop_.now() > kHealed) ++places_[static_cast<std::size_t>(host)].steps_since_healed;
-    co_await sleep_until(loop_, loop_.now() + 100ms);
+    co_await sleep_until(comm.loop(), comm.loop().now() + 100ms);
   }
 
   // Where no member is left, there is nothing to join.
@@ -113,6 +115,18 @@ class FlockWorld {
 
 TEST(GenerationsSeeds, NeverForkAndComeTogetherAgain) {
   each_seed_twice_alike(100, [](std::uint64_t seed) { return FlockWorld(seed).run(); });
+}
+
+// The lower of two, whom the other cannot outvote, comes back at the same address and port.
+TEST(GenerationsSeeds, OneWhoTakesOverADoorDoesNotKeepTheDeadAlive) {
+  FlockPlan plan(Random{1, 1});
+  plan.size = 2;
+  plan.hosts = 3;
+  plan.same_doors = true;
+  plan.faults = {};
+  plan.faults.crashes.push_back({0, 8s});
+  plan.faults.restarts.push_back({0, 8s + 10ms});
+  FlockWorld(plan, 1).run();
 }
 
 }  // namespace
