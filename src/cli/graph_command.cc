@@ -14,6 +14,7 @@
 #include "report/table.h"
 #include "topology/findings.h"
 #include "topology/mixing.h"
+#include "topology/passes.h"
 #include "topology/spectrum.h"
 
 namespace starling {
@@ -209,6 +210,7 @@ void list_all(const GraphCommand& command) {
 void show(GraphCommand command) {
   GraphSettings& settings = command.settings;
   settings.passes_mean = named<GraphSettings::Passes>(command.passes_mean);
+  check_passes(settings.passes, settings.size);
   if (command.name.empty() && !settings.file.empty()) {
     command.name = name_of(GraphSettings::Kind::file);
   }

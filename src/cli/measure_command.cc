@@ -50,17 +50,14 @@ void measure_grid(MeasureCommand& command) {
   const Grid& grid =
       *std::ranges::find_if(kGrids, [&](const Grid& each) { return command.grid == each.name; });
   check_flags(grid, command);
-  if (command.folder.empty()) {
-    const std::string& lab = command.options.lab;
-    command.folder = fmt::format("runs/measure-{}{}", grid.name, lab.empty() ? "" : "-" + lab);
-  }
   GridProgress progress(grid.name);
-  command.options.folder = command.folder;
   command.options.seeds = command.seeds.value_or(grid.seeds);
   command.options.progress = &progress;
   command.options.settings_over = [&flags = command.settings](Settings defaults) {
     return flags.unchecked(std::move(defaults));
   };
+  if (command.folder.empty()) command.folder = default_folder(grid, command.options).string();
+  command.options.folder = command.folder;
   const MeasuredGrid measured = measured_or_kept(grid, command.options);
   if (command.print_json) {
     nlohmann::json result = measured.conditions;
@@ -90,11 +87,13 @@ void add_measure_command(CLI::App& app) {
       "to all passes in every sense of the word, 12 to 27 iterations (epochs over --samples);\n"
       "980 short runs, about an hour and a half on 2 cores.\n"
       "collapse: under which conditions (samples, momentum, learning rate) one pass collapses as\n"
-      "in its figure 3; 216 short runs.\n"
+      "in its figure 3, with an epoch or a step an iteration; 288 short runs.\n"
       "systems: every named system on the same data, each with its own settings where no flag says "
       "otherwise.\n"
       "tradeoff: between workers that never talk and all-reduce lies a gap; which share of it each "
       "setting\nrecovers, for how many times fewer bytes, drawn.\n"
+      "codecs: what is learned through each codec, with feedback and without, and its bytes, time "
+      "and memory.\n"
       "race: time to the goal (--until) of PyTorch DDP, all-reduce and pairwise averaging; meant "
       "for "
       "--lab.\n"
@@ -107,7 +106,8 @@ void add_measure_command(CLI::App& app) {
       "is "
       "killed.\n"
       "slow: in the simulator, what each schedule makes of one slow worker; takes seconds.\n"
-      "All but paper and slow also take --model char-gpt --data kjv, which is measured in bits per "
+      "All but paper, collapse and slow also take --model char-gpt --data kjv, which is measured "
+      "in bits per "
       "character, and\n--model resnet --data fashion-mnist; docs/beyond_mnist.md has what each is "
       "trained for.\n"
       "What was measured before is kept: interrupt it, call it again, and it goes on.\n\n"
@@ -124,7 +124,8 @@ void add_measure_command(CLI::App& app) {
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   measure->add_option("--folder", command->folder,
-                      "where the runs and the table go; by default runs/measure-GRID-LAB");
+                      "where the runs and the table go; by default runs/measure-GRID, and -MODEL, "
+                      "-DATA and -LAB behind it where they are asked for");
   measure
       ->add_option(
           "--workers", command->options.workers,
@@ -138,8 +139,8 @@ void add_measure_command(CLI::App& app) {
       ->check(CLI::Range(1, 1000));
   measure
       ->add_option("--only", command->options.only,
-                   "all but collapse and slow: only these of those that it compares, e.g. "
-                   "horovod,pairwise; paper: table1, table2, figure3, counters")
+                   "all but slow: only these of those that it compares, e.g. horovod,pairwise; "
+                   "paper: table1, table2, figure3, counters; collapse: 500, 1000, 2000, steps")
       ->delimiter(',');
   measure->add_option("--slow", command->options.slow,
                       "slow: which worker is slow, and how many times; by default 3:5");

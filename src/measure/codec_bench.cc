@@ -8,7 +8,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 
 #include "base/random.h"
 #include "base/units.h"
@@ -42,16 +41,6 @@ std::vector<float> read_gradient(const std::string& path) {
   return values;
 }
 
-// Heavy-tailed, as updates are: normal, times a scale that differs from element to element.
-std::vector<float> drawn_gradient(std::size_t elements, std::uint64_t seed) {
-  Random random{seed};
-  std::vector<float> values(elements);
-  for (float& value : values) {
-    value = static_cast<float>(1e-4 * random.normal() * std::exp(1.5 * random.normal()));
-  }
-  return values;
-}
-
 double squared_length(const std::vector<float>& values) {
   double sum = 0;
   for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
@@ -68,38 +57,6 @@ double processor_seconds() {
 std::size_t bytes_in_use() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;
-}
-
-struct Cost {
-  std::size_t bytes = 0;
-  double encode_seconds = std::numeric_limits<double>::infinity();
-  double decode_seconds = std::numeric_limits<double>::infinity();
-  std::size_t memory_bytes = 0;  // that the codec keeps, beside the vector and the code
-  double left = 0;               // of the squared length, for the residual
-};
-
-Cost cost_of(const CodecSettings& settings, const CodecBench& bench,
-             const std::vector<float>& update) {
-  Cost cost;
-  std::vector<float> values(update.size()), into(update.size());
-  std::vector<std::byte> code;
-  const std::size_t before = bytes_in_use();
-  const auto codec = make_codec(settings, {.seed = bench.seed});
-  for (int round = 0; round < bench.rounds; ++round) {
-    std::ranges::copy(update, values.begin());
-    const double begin = processor_seconds();
-    codec->encode(values, code);
-    const double middle = processor_seconds();
-    codec->add_decoded(code, into);
-    const double end = processor_seconds();
-    cost.encode_seconds = std::min(cost.encode_seconds, middle - begin);
-    cost.decode_seconds = std::min(cost.decode_seconds, end - middle);
-  }
-  cost.bytes = code.size();
-  const std::size_t grown = bytes_in_use() - before;
-  cost.memory_bytes = grown - std::min(grown, code.capacity());
-  cost.left = squared_length(values) / squared_length(update);
-  return cost;
 }
 
 struct Contestant {
@@ -135,9 +92,42 @@ std::vector<Contestant> contestants(double tau, double unit) {
 
 }  // namespace
 
+std::vector<float> drawn_update(std::size_t elements, std::uint64_t seed) {
+  Random random{seed};
+  std::vector<float> values(elements);
+  for (float& value : values) {
+    value = static_cast<float>(1e-4 * random.normal() * std::exp(1.5 * random.normal()));
+  }
+  return values;
+}
+
+CodecCost cost_of(const CodecSettings& settings, const CodecBench& bench,
+                  const std::vector<float>& update) {
+  CodecCost cost;
+  std::vector<float> values(update.size()), into(update.size());
+  std::vector<std::byte> code;
+  const std::size_t before = bytes_in_use();
+  const auto codec = make_codec(settings, {.seed = bench.seed});
+  for (int round = 0; round < bench.rounds; ++round) {
+    std::ranges::copy(update, values.begin());
+    const double begin = processor_seconds();
+    codec->encode(values, code);
+    const double middle = processor_seconds();
+    codec->add_decoded(code, into);
+    const double end = processor_seconds();
+    cost.encode_seconds = std::min(cost.encode_seconds, middle - begin);
+    cost.decode_seconds = std::min(cost.decode_seconds, end - middle);
+  }
+  cost.bytes = code.size();
+  const std::size_t grown = bytes_in_use() - before;
+  cost.memory_bytes = grown - std::min(grown, code.capacity());
+  cost.left = squared_length(values) / squared_length(update);
+  return cost;
+}
+
 BenchResult bench_codecs(const CodecBench& bench) {
   const std::vector<float> update = bench.gradient.empty()
-                                        ? drawn_gradient(bench.elements, bench.seed)
+                                        ? drawn_update(bench.elements, bench.seed)
                                         : read_gradient(bench.gradient);
   const double elements = static_cast<double>(update.size()), bytes = 4 * elements;
   const double unit = std::sqrt(squared_length(update) / elements);
@@ -145,7 +135,7 @@ BenchResult bench_codecs(const CodecBench& bench) {
   Table table({"codec", "sent", "of raw", "bits an element", "encode", "decode", "memory", "left"});
   json rows = json::array();
   for (const auto& [name, settings] : contestants(bench.threshold, unit)) {
-    const Cost cost = cost_of(settings, bench, update);
+    const CodecCost cost = cost_of(settings, bench, update);
     const double sent = static_cast<double>(cost.bytes);
     const double memory = static_cast<double>(cost.memory_bytes) / elements;
     rows.push_back({{"codec", name},

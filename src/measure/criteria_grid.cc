@@ -18,8 +18,9 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 
-#include "base/error.h"
+#include "measure/broken.h"
 #include "measure/chosen.h"
 #include "measure/grids.h"
 #include "measure/pace.h"
@@ -129,7 +130,9 @@ json judged(const Judged& system, const Subject& subject, double one_process_qua
             const MeasureOptions& options) {
   const double own_rate = system.settings.optimizer.lr;
   const Tried own = tried_at(options, system.settings, system.name, own_rate, options.seeds);
-  if (own.runs.front().ended) throw Error(own.runs.front().reason.value_or(""));
+  for (const RunSummary& run : own.runs) {
+    if (run.ended) throw TrainingBroke(run.reason.value_or(""));
+  }
   Sample convergence = qualities(subject, own.runs);
   for (double& each : convergence.values) each = relative(subject, each, one_process_quality);
 
@@ -209,30 +212,43 @@ MeasuredGrid measure_criteria(const MeasureOptions& asked) {
   const double one_process_quality =
       qualities(subject, measured_over_seeds(options, alone, "one-process")).mean();
   json rows = json::array();
-  for (const Judged& each : all) {
-    rows.push_back(judged(each, subject, one_process_quality, options));
-  }
+  std::map<std::string, TrainingBroke> broke_down;
   std::optional<double> yardstick;
-  for (const json& row : rows) {
-    if (row["system"] == kYardstick) yardstick = row["bytes_a_sample"];
+  for (const Judged& each : all) {
+    try {
+      rows.push_back(judged(each, subject, one_process_quality, options));
+      if (each.name == kYardstick) yardstick = rows.back()["bytes_a_sample"];
+    } catch (const TrainingBroke& broke) {
+      rows.push_back({{"system", each.name}, {"broke_down", broke.what()}});
+      broke_down.emplace(each.name, broke);
+    }
   }
-  Table table({"system", "convergence", "straggler", "network", "utilisation", "reproducible",
-               "learning rates", "a worker killed", "a server killed"});
+  const std::vector<std::string> columns = {"system",         "convergence",     "straggler",
+                                            "network",        "utilisation",     "reproducible",
+                                            "learning rates", "a worker killed", "a server killed"};
+  Table table(columns);
+  Broken broken(columns.size());
   for (json& row : rows) {
+    if (const auto broke = broke_down.find(row["system"]); broke != broke_down.end()) {
+      table.add(broken.row(broke->first, broke->second));
+      continue;
+    }
     row["network"] = yardstick ? json(row["bytes_a_sample"].get<double>() / *yardstick) : json();
     table.add(as_cells(row, subject, options.seeds > 1));
   }
   const Settings& any = all.front().settings;
-  return {.table = table,
-          .rows = rows,
-          .conditions = {{"workers", workers},
-                         {"model", any.train.model},
-                         {"data", name_of(any.train.data)},
-                         {"measure", subject.measure()},
-                         {"one_process", one_process_quality},
-                         {"seeds", options.seeds}},
-          .headline = subject.describe(any),
-          .remarks = fmt::format(
+  return {
+      .table = table,
+      .rows = rows,
+      .conditions = {{"workers", workers},
+                     {"model", any.train.model},
+                     {"data", name_of(any.train.data)},
+                     {"measure", subject.measure()},
+                     {"one_process", one_process_quality},
+                     {"seeds", options.seeds}},
+      .headline = subject.describe(any),
+      .remarks =
+          fmt::format(
               "Convergence is the model's {} relative to that of one process on the same samples "
               "({}); 1 is as good, less is worse.\nStraggler: the share of its pace that is kept "
               "with one worker {:g} times slower, simulated. Network: bytes sent in training\na "
@@ -242,7 +258,8 @@ MeasuredGrid measure_criteria(const MeasureOptions& asked) {
               "least {:g}. Killed by SIGKILL in mid-run: a worker, and a server where it is a "
               "process of its own.",
               subject.measure(), subject.text(one_process_quality), kSlowness, kYardstick,
-              kNearlyAsGood)};
+              kNearlyAsGood) +
+          broken.remark()};
 }
 
 }  // namespace starling

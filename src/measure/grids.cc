@@ -1,5 +1,7 @@
 #include "measure/grids.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -70,6 +72,17 @@ std::string MeasuredGrid::text() const {
 
 std::string MeasuredGrid::markdown() const {
   return paragraph(headline) + table.markdown() + (remarks.empty() ? "" : "\n" + remarks + "\n");
+}
+
+std::filesystem::path default_folder(const Grid& grid, const MeasureOptions& options) {
+  const TrainSettings usual, asked = options.settings_over({}).train;
+  std::string name = fmt::format("measure-{}", grid.name);
+  if (asked.model != usual.model) {
+    name += "-" + std::filesystem::path(asked.model).filename().string();
+  }
+  if (asked.data != usual.data) name += fmt::format("-{}", asked.data);
+  if (!options.lab.empty()) name += "-" + options.lab;
+  return std::filesystem::path("runs") / name;
 }
 
 MeasuredGrid measure_and_save(const Grid& grid, const MeasureOptions& options) {

@@ -59,6 +59,8 @@ MeasuredGrid measure_collapse(const MeasureOptions& options);
 MeasuredGrid measure_systems(const MeasureOptions& options);
 // Which share of what exchanging is worth is kept, for how many bytes.
 MeasuredGrid measure_tradeoff(const MeasureOptions& options);
+// What every codec costs, and what is learned through it.
+MeasuredGrid measure_codecs(const MeasureOptions& options);
 // Who reaches a goal first over slow links, PyTorch DDP among them.
 MeasuredGrid measure_race(const MeasureOptions& options);
 // What each schedule makes of one slow worker, in the simulator.
@@ -93,6 +95,7 @@ inline constexpr Grid kGrids[] = {
      .measure = measure_collapse,
      .takes_settings = true,
      .takes_workers = true,
+     .takes_only = true,
      .seeds = 3},
     {.name = "systems",
      .measure = measure_systems,
@@ -101,6 +104,11 @@ inline constexpr Grid kGrids[] = {
      .takes_only = true},
     {.name = "tradeoff",
      .measure = measure_tradeoff,
+     .takes_settings = true,
+     .takes_workers = true,
+     .takes_only = true},
+    {.name = "codecs",
+     .measure = measure_codecs,
      .takes_settings = true,
      .takes_workers = true,
      .takes_only = true},
@@ -130,6 +138,10 @@ inline constexpr Grid kGrids[] = {
      .takes_workers = true,
      .takes_slow = true},
 };
+
+// Of a grid where no --folder says otherwise: "runs/measure-GRID", and behind it the model, the data and
+// the lab that are asked for, if other than by default, so that no two grids share their runs.
+std::filesystem::path default_folder(const Grid& grid, const MeasureOptions& options);
 
 // Leaves the table, its plot and a report on all runs in the options' folder.
 MeasuredGrid measure_and_save(const Grid& grid, const MeasureOptions& options);

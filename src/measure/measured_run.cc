@@ -58,11 +58,20 @@ RunSummary run_ddp(const TrainingPlan& plan) {
   RunFolder folder(plan.run_folder, plan.settings);
   ProgressBar bar(plan.grid->name());
   bar.show(plan.grid->share(0), plan.grid->describe(0));
-  RunSummary summary = train_by_ddp(plan.settings, plan.launch, [&](const json& event) {
-    folder.record(0, event);
-    const double share = number_in(event, "step") / std::max(1.0, number_in(event, "steps"));
-    bar.show(plan.grid->share(share), plan.grid->describe(share));
-  });
+  RunSummary summary;
+  try {
+    summary = train_by_ddp(plan.settings, plan.launch, [&](const json& event) {
+      folder.record(0, event);
+      const double share = number_in(event, "step") / std::max(1.0, number_in(event, "steps"));
+      bar.show(plan.grid->share(share), plan.grid->describe(share));
+    });
+  } catch (const Error& error) {
+    if (!folder.used()) throw;
+    summary.ended = "failed";
+    summary.reason = error.what();
+    folder.finish(summary);
+    throw TrainingBroke(error.what());
+  }
   // The only count there is, and only in a lab.
   for (RankSummary& rank : summary.ranks) rank.wire_bytes_sent = rank.kernel_bytes_sent;
   if (!plan.launch.lab.empty()) summary.lab = plan.launch.lab;
@@ -88,6 +97,9 @@ RunSummary measured_run(const MeasureOptions& options, const Settings& settings,
     const RunSummary summary = by_ddp ? run_ddp(plan) : run_training(plan);
     options.progress->end(folder);
     return summary;
+  } catch (const TrainingBroke& broke) {
+    options.progress->end(folder);
+    throw TrainingBroke(fmt::format("{}: {}", name, broke.what()));
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", name, error.what()));
   }

@@ -21,6 +21,7 @@
 #include "measure/grids.h"
 #include "measure/paper_table.h"
 #include "measure/seeds.h"
+#include "measure/subject.h"
 #include "report/run_data.h"
 
 namespace starling {
@@ -372,6 +373,7 @@ const std::vector<PaperPart> kParts = {{"table2", trainings_of_table2, table2},
 }  // namespace
 
 MeasuredGrid measure_paper(const MeasureOptions& options) {
+  Subject(options).check_has_accuracy("paper");
   Settings defaults;
   defaults.train.model = "cnn3";
   defaults.train.samples = 1000;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "measure/broken.h"
 #include "measure/chosen.h"
 #include "measure/ddp_peer.h"
 #include "measure/grids.h"
@@ -119,13 +120,21 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
   if (all.empty()) throw Error(why_no_ddp.substr(0, why_no_ddp.size() - 2));
   options.progress->expect(all.size() * static_cast<std::size_t>(options.seeds));
   const Settings& any = all.front().settings;
-  Table table(
-      {"who", "training time", "sooner than DDP", "steps", subject.measure(), "sent in training"});
+  const std::vector<std::string> columns = {"who",   "training time",   "sooner than DDP",
+                                            "steps", subject.measure(), "sent in training"};
+  Table table(columns);
   json rows = json::array();
   std::optional<double> ddp;
+  Broken broken(columns.size());
   for (const Racer& each : all) {
-    const std::vector<RunSummary> runs =
-        measured_over_seeds(options, each.settings, each.name, each.is_ddp);
+    std::vector<RunSummary> runs;
+    try {
+      runs = measured_over_seeds(options, each.settings, each.name, each.is_ddp);
+    } catch (const TrainingBroke& broke) {
+      rows.push_back({{"who", each.name}, {"broke_down", broke.what()}});
+      table.add(broken.row(each.name, broke));
+      continue;
+    }
     const Reached reached(subject, runs);
     const auto time = reached.mean(&Reached::seconds);
     const auto sent = bytes_sent(runs.front());
@@ -158,7 +167,8 @@ MeasuredGrid measure_race(const MeasureOptions& options) {
       why_no_ddp +
       "Training time is from the first step until there is one model, evaluations left out; it "
       "ends when one of\nthem finds the goal. Bytes are what all workers sent in training, without "
-      "the final mean.";
+      "the final mean." +
+      broken.remark();
   const Target goal = subject.goal();
   const std::string what = fmt::format(
       "{} workers train {} to {} over {}", any.workers, any.train.model, describe(goal, subject),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "report/run_data.h"
 
 namespace starling {
@@ -113,6 +114,13 @@ void Subject::race(Settings& settings) const {
 
 bool Subject::reached_by(const RunSummary& summary) const {
   return summary.accuracy && goal().reached(*summary.accuracy, summary.loss.value_or(INFINITY));
+}
+
+void Subject::check_has_accuracy(const char* grid) const {
+  if (!is_text_) return;
+  throw Error(
+      fmt::format("--grid {} is about accuracy, and text is measured in bits per character", grid),
+      "use a model of images, e.g. --model cnn3");
 }
 
 double Subject::quality(const RunSummary& summary) const {

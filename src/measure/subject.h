@@ -55,6 +55,8 @@ class Subject {
   bool is_better(double one, double other) const { return is_text_ ? one < other : one > other; }
 
   bool is_text() const { return is_text_; }
+  // Throws Error if it is not judged by its accuracy, as the paper judges.
+  void check_has_accuracy(const char* grid) const;
   bool is_mnist() const { return !is_text_ && !is_resnet_; }
   const char* measure() const { return is_text_ ? "bits per character" : "accuracy"; }
   // "97.31 ± 0.12 %", or "1.942 ± 0.012" bits

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "measure/broken.h"
 #include "measure/chosen.h"
 #include "measure/grids.h"
 #include "measure/reached.h"
@@ -106,13 +107,23 @@ MeasuredGrid measure_systems(const MeasureOptions& options) {
   const Subject subject(options);
   const std::vector<SystemRun> runs = system_runs(subject, options);
   options.progress->expect(runs.size() * static_cast<std::size_t>(options.seeds));
-  Table table({"system", subject.measure(), describe(subject.goal(), subject), "training",
-               "samples/s", "waited", "sent per worker", "received per worker", "sent by all",
-               "staleness mean", "staleness max", "dropped"});
+  const std::vector<std::string> columns = {
+      "system",          subject.measure(),     describe(subject.goal(), subject),
+      "training",        "samples/s",           "waited",
+      "sent per worker", "received per worker", "sent by all",
+      "staleness mean",  "staleness max",       "dropped"};
+  Table table(columns);
   json rows = json::array();
+  Broken broken(columns.size());
   for (const SystemRun& run : runs) {
-    rows.push_back(as_row(run.name, subject, measured_over_seeds(options, run.settings, run.name)));
-    table.add(as_text(rows.back(), options.seeds));
+    try {
+      rows.push_back(
+          as_row(run.name, subject, measured_over_seeds(options, run.settings, run.name)));
+      table.add(as_text(rows.back(), options.seeds));
+    } catch (const TrainingBroke& broke) {
+      rows.push_back({{"system", run.name}, {"broke_down", broke.what()}});
+      table.add(broken.row(run.name, broke));
+    }
   }
   const Settings& any = runs.front().settings;
   return {.table = table,
@@ -130,7 +141,8 @@ MeasuredGrid measure_systems(const MeasureOptions& options) {
               "is of gradients,\n"
               "in updates, or of models mixed in, in steps; gradients are counted, and dropped, "
               "block by block. Waited is\n"
-              "the share of its time that a worker spent in exchanges, on average."};
+              "the share of its time that a worker spent in exchanges, on average." +
+              broken.remark()};
 }
 
 }  // namespace starling

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "measure/broken.h"
 #include "measure/chosen.h"
 #include "measure/gap.h"
 #include "measure/grids.h"
@@ -35,6 +36,9 @@ constexpr Recipe kTextTrades[] = {
     {"flock-1-seven-levels",
      STARLING_MEAN_OF_CODED_CHANGES "period = 1; codec = 'quantized'; codec_levels = 3"},
     {"flock-3", STARLING_MEAN_OF_CODED_CHANGES "period = 3; codec = 'quantized'; codec_levels = 1"},
+    {"flock-4", STARLING_MEAN_OF_CODED_CHANGES "period = 4; codec = 'quantized'; codec_levels = 1"},
+    {"flock-4-overlap", STARLING_MEAN_OF_CODED_CHANGES
+     "period = 4; overlap = true; codec = 'quantized'; codec_levels = 1"},
     {"flock-16",
      STARLING_MEAN_OF_CODED_CHANGES "period = 16; codec = 'quantized'; codec_levels = 1"},
     {"flock-64",
@@ -196,13 +200,20 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
   options.progress->expect(runs.size() * static_cast<std::size_t>(options.seeds));
 
   std::vector<Traded> rows;
-  std::string broken;  // a setting whose training broke down is a result, too
+  const std::vector<std::string> columns = {"setting",     subject.measure(), "share of the gap",
+                                            "sent in all", "fewer by",        "sent in training",
+                                            "front"};
+  Table table(columns);
+  json as_rows = json::array();
+  Broken broken(columns.size());
+  std::vector<std::vector<std::string>> broken_rows;  // below all others
   for (const auto& [recipe, settings] : runs) {
     try {
       rows.push_back(measured_row(recipe, settings, subject, options));
-    } catch (const Error& error) {
+    } catch (const TrainingBroke& broke) {
       if (rows.size() < 3) throw;  // all the others are held against these
-      broken += fmt::format("{}\n", error.what());
+      broken_rows.push_back(broken.row(recipe.name, broke));
+      as_rows.push_back({{"setting", recipe.name}, {"broke_down", broke.what()}});
     }
   }
   const Traded whole = rows[0], none = rows[1];
@@ -223,9 +234,6 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
   for (const Traded& row : rows) points.push_back({row.bytes.mean(), row.share.mean()});
   const std::vector<bool> front = front_of(points);
 
-  Table table({"setting", subject.measure(), "share of the gap", "sent in all", "fewer by",
-               "sent in training", "front"});
-  json as_rows = json::array();
   const auto add = [&](const Traded& row) {
     const bool sends = row.bytes.mean() > 0;
     table.add({row.name, subject.text(row.quality), whole_percent(row.share),
@@ -239,6 +247,7 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
     rows[i].on_front = front[i];
     add(rows[i]);
   }
+  for (const auto& row : broken_rows) table.add(row);
   const std::string what = subject.describe(whole.settings);
   json best = json::array();
   const std::string remarks =
@@ -247,9 +256,8 @@ MeasuredGrid measure_tradeoff(const MeasureOptions& options) {
           "The gap is from {} where workers never talk, and average their models once at the end, "
           "to {} with all-reduce.\none-alone takes as many steps as each of them, and has nobody. "
           "\"Sent in all\" has the final mean and all control\nmessages in it. * nothing else is "
-          "both cheaper and better.{}{}",
-          subject.text(none.quality), subject.text(whole.quality),
-          broken.empty() ? "" : "\nThese broke down:\n", broken);
+          "both cheaper and better.{}",
+          subject.text(none.quality), subject.text(whole.quality), broken.remark());
   return {.table = table,
           .rows = as_rows,
           .conditions = {{"workers", workers},

@@ -260,6 +260,7 @@ RunSummary run_training(TrainingPlan plan) {
     fmt::print(stderr, "error: {}\n", describe_end(summary));
     throw Interrupted(outcome);
   }
+  if (summary.ended && summary.steps) throw TrainingBroke(describe_end(summary));
   if (summary.ended) throw Error(describe_end(summary));
   if (!summary.accuracy && has_first) throw Error("the workers ended without a result");
   return summary;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "job/run_summary.h"
 #include "launch/launcher.h"
 #include "measure/grid_progress.h"
@@ -28,8 +29,16 @@ struct TrainingPlan {
   std::optional<int> victim = {};      // a rank that is killed when a third of the steps are done
 };
 
-// Returns the summary; throws Error with the culprit's reason if the run fails, and Interrupted, once
-// that has been said, on Ctrl-C. Both leave a summary that says so, and the last model.
+// A training that had begun did not come to its end. Whoever compares many passes over it; one that
+// could not even begin (no data, no such program) would stop all the others alike.
+class TrainingBroke : public Error {
+ public:
+  using Error::Error;
+};
+
+// Returns the summary; throws Error with the culprit's reason if the run fails, TrainingBroke if it had
+// begun by then, and Interrupted, once that has been said, on Ctrl-C. All leave a summary that says so,
+// and the last model.
 RunSummary run_training(TrainingPlan plan);
 
 struct ProgramRun {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "base/error.h"
 #include "base/units.h"
+#include "measure/training_run.h"
 
 namespace starling {
 
@@ -19,10 +19,10 @@ Tried tried_at(const MeasureOptions& options, Settings settings, const std::stri
     try {
       tried.runs.push_back(
           measured_over_seeds(some, settings, fmt::format("{}/lr-{:g}", name, lr)).front());
-    } catch (const Error& error) {
+    } catch (const TrainingBroke& broke) {
       RunSummary broken;
       broken.ended = "failed";
-      broken.reason = error.what();
+      broken.reason = broke.what();
       tried.runs.push_back(broken);
     }
   }

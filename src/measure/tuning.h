@@ -14,7 +14,7 @@ struct Tried {
 };
 
 // From the first so many of the options' seeds, in a folder that names the rate. A training that
-// breaks down at this rate counts as one that does not get anywhere.
+// breaks down at this rate counts as one that does not get anywhere; one that cannot begin throws Error.
 Tried tried_at(const MeasureOptions& options, Settings settings, const std::string& name, double lr,
                int seeds);
 

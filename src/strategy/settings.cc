@@ -15,6 +15,7 @@
 #include "exchange/pairwise.h"
 #include "strategy/grid.h"
 #include "strategy/registry.h"
+#include "topology/passes.h"
 
 namespace starling {
 
@@ -305,20 +306,15 @@ Settings with_members(Settings settings, int workers, int servers) {
 }
 
 void check_settings(const Settings& settings) {
-  const int workers = settings.workers, passes = settings.mix.graph.passes;
+  const int workers = settings.workers;
   visit_settings(settings, RangeChecker{});
   find_allreduce(settings.exchange);
   check_use(settings);
   check_grid(settings);
   check_elastic(settings);
   const int copies = settings.copies();
-  if (passes > std::max(1, copies - 1)) {
-    throw Error(fmt::format("passes = {} needs more than {} {}", passes, copies,
-                            copies == workers ? "workers" : "copies of the model"),
-                copies < 3
-                    ? "it can only be 1"
-                    : fmt::format("it goes from 1 to {}, which averages over all", copies - 1));
-  }
+  check_passes(settings.mix.graph.passes, copies,
+               copies == workers ? "workers" : "copies of the model");
   strategy_row(settings.strategy).check(settings);
   check(settings.optimizer);
   if (const auto slow = slow_worker(settings); slow && slow->who >= workers) {
@@ -357,9 +353,12 @@ std::optional<std::string> advice(const Settings& settings) {
   }
   const bool coded_mixing =
       codec != CodecSettings::Kind::raw && strategy_row(settings.strategy).reads == Part::mixing;
-  const bool sends_little =
-      codec == CodecSettings::Kind::top_k || codec == CodecSettings::Kind::threshold;
-  if (coded_mixing && sends_little && mix.rule == MixingSettings::Rule::mean && mix.step > 0.2) {
+  using enum CodecSettings::Kind;
+  const bool sends_little = codec == top_k || codec == threshold || codec == random;
+  // Unbiased, and so wrong by as much as is sent or more.
+  const bool draws = !mix.codec.feedback && (codec == quantized || codec == hierarchical);
+  if (coded_mixing && (sends_little || draws) && mix.rule == MixingSettings::Rule::mean &&
+      mix.step > 0.2) {
     return fmt::format(
         "with codec {} a mixing_step of {:g} lets coding errors feed back, and training may break "
         "down; 0.05 is safe",

@@ -76,7 +76,7 @@ class Trainer {
         test_(*data_.test),
         batches_(train_.count(), legacy_.copies, settings.train.batch,
                  static_cast<std::uint64_t>(settings.seed), shards_for(settings, train_)),
-        steps_(steps_of(settings.train, batches_)),
+        steps_(steps_of(settings, batches_)),
         workshop_(workshop),
         session_(join_alike(job, settings)),
         dist_(session_, seeded_model(workshop), settings, workload()),
@@ -293,10 +293,21 @@ class Trainer {
     return model;
   }
 
-  static std::uint64_t steps_of(const TrainSettings& settings, const Batches& batches) {
-    if (settings.steps > 0) return static_cast<std::uint64_t>(settings.steps);
-    return static_cast<std::uint64_t>(
-        std::llround(settings.epochs * static_cast<double>(batches.steps_per_epoch())));
+  static std::uint64_t steps_of(const Settings& settings, const Batches& batches) {
+    const TrainSettings& train = settings.train;
+    const auto steps = train.steps > 0
+                           ? static_cast<std::uint64_t>(train.steps)
+                           : static_cast<std::uint64_t>(std::llround(
+                                 train.epochs * static_cast<double>(batches.steps_per_epoch())));
+    // Gradients that are still being added up at the end move no weights.
+    if (settings.backward_passes > 1 &&
+        static_cast<std::uint64_t>(settings.backward_passes) > steps) {
+      throw Error(fmt::format("backward_passes = {} adds up the gradients of more batches than the "
+                              "{} that a worker trains on, and would train nothing",
+                              settings.backward_passes, steps),
+                  "take fewer, or train for longer");
+    }
+    return steps;
   }
 
   // That batches are cut for; others than there were may have taken over.

@@ -175,6 +175,21 @@ TEST(Graph, SaysHowFastItBringsWorkersTogether) {
   EXPECT_TRUE(wrong.in_one_error_line()) << wrong.err;
 }
 
+TEST(Graph, RefusesMorePassesThanThereAreOthersAsTrainDoes) {
+  const std::string said = "passes = 3 needs more than 3 workers; it goes from 1 to 2";
+  for (const Words& words :
+       {Words{"graph", "window", "--workers", "3", "--passes", "3"},
+        Words{"graph", "--workers", "3", "--passes", "3"},
+        Words{"graph", "window", "--workers", "3", "--passes", "3", "--passes-mean", "group"}}) {
+    const Ran ran = starling_program(words);
+    EXPECT_EQ(ran.status, "exit 1") << ran.out;
+    EXPECT_TRUE(ran.in_one_error_line()) << ran.err;
+    EXPECT_NE(ran.err.find(said), std::string::npos) << ran.err;
+  }
+  EXPECT_EQ(starling_program({"graph", "window", "--workers", "3", "--passes", "2"}).status,
+            "exit 0");
+}
+
 TEST(Report, RefusesWhatIsNoRun) {
   const Ran ran = starling_program({"report", "/nonexistent"});
   EXPECT_EQ(ran.status, "exit 1");

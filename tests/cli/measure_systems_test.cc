@@ -211,6 +211,67 @@ TEST(MeasureTimeToAccuracy, TunesEachOnOneSeedAndShowsIt) {
   EXPECT_EQ(tried_twice, 1);
 }
 
+// Where nothing can begin, nothing is passed over: the first run says why, and is the last.
+TEST(MeasureGrids, EndWithOneLineWhereTheDataIsMissing) {
+  TemporaryFolder folder;
+  for (const char* grid : {"time-to-accuracy", "rates", "systems", "tradeoff", "criteria"}) {
+    const Ran ran = starling_program(
+        {"measure", "--grid", grid, "--data-folder", (folder.path() / "nothing").string(),
+         "--folder", (folder.path() / grid).string()},
+        60s);
+    EXPECT_EQ(ran.status, "exit 1") << grid;
+    const std::vector<std::string> lines = lines_of(ran.err);
+    ASSERT_FALSE(lines.empty());
+    EXPECT_TRUE(lines.back().starts_with("error: ")) << ran.err;
+    EXPECT_NE(lines.back().find("nothing"), std::string::npos) << ran.err;
+    EXPECT_TRUE(!std::filesystem::exists(folder.path() / grid / "report")) << ran.err;
+  }
+}
+
+// Random codes cannot carry the infinities of a training that diverges.
+TEST(MeasureGrids, GoOnWhereATrainingBreaksDown) {
+  TemporaryFolder folder;
+  const Ran ran = starling_program(
+      {"measure", "--grid", "codecs", "--workers", "2", "--data", "synthetic", "--samples", "600",
+       "--epochs", "4", "--lr", "1000", "--only", "random-1-percent,quantized-1", "--folder",
+       (folder.path() / "codecs").string(), "--json"},
+      200s);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json rows = json::parse(ran.out, nullptr, false)["rows"];
+  ASSERT_EQ(rows.size(), 3u) << rows;
+  EXPECT_EQ(rows[0]["codec"], "raw");
+  EXPECT_TRUE(rows[1].contains("broke_down")) << rows[1];
+  EXPECT_TRUE(rows[2].contains("quality")) << rows[2];
+  const std::string table = file_text(folder.path() / "codecs" / "table.md");
+  EXPECT_NE(table.find("| random-1-percent | broke down |"), std::string::npos) << table;
+  EXPECT_NE(table.find("These broke down:\nrandom-1-percent/seed-1: "), std::string::npos) << table;
+}
+
+TEST(MeasureCodecs, HasAllCostsOfACodecInARow) {
+  TemporaryFolder folder;
+  const Ran ran = starling_program(
+      {"measure", "--grid", "codecs", "--workers", "2", "--data", "synthetic", "--samples", "600",
+       "--epochs", "1", "--seeds", "2", "--only", "quantized-7,sign-no-feedback", "--folder",
+       (folder.path() / "codecs").string(), "--json"},
+      200s);
+  ASSERT_EQ(ran.status, "exit 0") << ran.err;
+  const json rows = json::parse(ran.out, nullptr, false)["rows"];
+  ASSERT_EQ(rows.size(), 3u) << rows;
+  EXPECT_EQ(rows[0]["times_fewer"], 1);
+  EXPECT_GT(rows[1]["times_fewer"].get<double>(), 5);
+  EXPECT_GT(rows[2]["times_fewer"].get<double>(), rows[1]["times_fewer"].get<double>());
+  for (const json& row : rows) {
+    for (const char* key : {"quality", "encode_seconds", "decode_seconds"}) {
+      EXPECT_GT(row[key].get<double>(), 0) << row;
+    }
+  }
+  EXPECT_GE(rows[1]["memory_bytes_an_element"].get<double>(), 4) << "a residual";
+  EXPECT_LT(rows[2]["memory_bytes_an_element"].get<double>(), 1) << "none";
+  const std::string settings =
+      file_text(folder.path() / "codecs" / "sign-no-feedback" / "seed-2" / "settings.toml");
+  EXPECT_NE(settings.find("codec_feedback = false"), std::string::npos) << settings;
+}
+
 TEST(MeasureGrids, RefuseInOneLineWhatTheyCannotDo) {
   struct Wrong {
     std::vector<std::string> words;
@@ -220,7 +281,11 @@ TEST(MeasureGrids, RefuseInOneLineWhatTheyCannotDo) {
       {{"--grid", "tradeoff", "--only", "gossip"}, "--only names 'gossip'"},
       {{"--grid", "tradeoff", "--workers", "1"}, "nobody to talk to"},
       {{"--grid", "rates", "--workers", "3"}, "--workers does not go with --grid rates"},
-      {{"--grid", "collapse", "--only", "pairwise"}, "--only does not go with --grid collapse"},
+      {{"--grid", "slow", "--only", "pairwise"}, "--only does not go with --grid slow"},
+      {{"--grid", "collapse", "--only", "pairwise"}, "it has 500, 1000, 2000, steps"},
+      {{"--grid", "collapse", "--model", "char-gpt", "--data", "kjv"}, "is about accuracy"},
+      {{"--grid", "paper", "--model", "char-gpt", "--data", "kjv"}, "is about accuracy"},
+      {{"--grid", "codecs", "--only", "zip"}, "--only names 'zip'"},
       {{"--grid", "race", "--model", "char-gpt"}, "does not take data"},
       {{"--grid", "time-to-accuracy", "--until", "soon"}, "until = 'soon'"},
   };

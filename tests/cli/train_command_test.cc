@@ -370,6 +370,8 @@ TEST_F(Train, RefusesWrongInputsInOneLine) {
        {"train-images-idx3-ubyte is truncated", "make mnist"}},
       {{"--data", "nosuch"}, {"'nosuch'", "mnist, synthetic"}},
       {{"--passes", "9"}, {"passes = 9", "2 workers", "it can only be 1"}},
+      {{"--strategy", "allreduce", "--backward-passes", "1000"},
+       {"backward_passes = 1000", "trains on", "take fewer"}},
       {{"--model", "nosuch"}, {"'nosuch'", "mnist-cnn, cnn3, mlp"}},
       {{"--model", "nosuch.pt"}, {"nosuch.pt"}},
       {{"--model", bad_model}, {"bad.pt is not a TorchScript file", "torch.jit.script"}},

@@ -79,6 +79,21 @@ TEST(Grids, LeaveFurtherTablesAndDrawingsUnderTheirOwnNames) {
       << measured.text();
 }
 
+TEST(Grids, HaveAFolderForEachModelDataAndLab) {
+  MeasureOptions options;
+  Settings flagged;
+  options.settings_over = [&](const Settings&) { return flagged; };
+  const Grid& grid = kGrids[0];
+  EXPECT_EQ(default_folder(grid, options), "runs/measure-paper");
+  flagged.train.model = "char-gpt";
+  flagged.train.data = TrainSettings::Data::kjv;
+  EXPECT_EQ(default_folder(grid, options), "runs/measure-paper-char-gpt-kjv");
+  flagged.train.model = "models/mine.pt";
+  flagged.train.data = TrainSettings().data;
+  options.lab = "1gbit";
+  EXPECT_EQ(default_folder(grid, options), "runs/measure-paper-mine.pt-1gbit");
+}
+
 TEST(Grids, AreHeadlineTableAndRemarksToWhoReadsThem) {
   MeasureOptions options;
   options.settings_over = [](Settings settings) { return settings; };

@@ -1047,6 +1047,28 @@ TEST(Advice, IsGivenExactlyWhereTheWindowSendsMoreThanAll) {
   }
 }
 
+TEST(Advice, WarnsOfLargeMixingStepsWhereCodesAreFarOff) {
+  using Kind = CodecSettings::Kind;
+  Settings settings;
+  const auto advises = [&](Kind codec, bool feedback) {
+    settings.mix.codec.kind = codec;
+    settings.mix.codec.feedback = feedback;
+    const auto said = advice(settings);
+    return said && said->find("0.05 is safe") != std::string::npos;
+  };
+  for (const Kind codec : {Kind::top_k, Kind::threshold, Kind::random}) {
+    EXPECT_TRUE(advises(codec, true));
+    EXPECT_TRUE(advises(codec, false));
+  }
+  for (const Kind codec : {Kind::quantized, Kind::hierarchical}) {
+    EXPECT_TRUE(advises(codec, false)) << "what is drawn is amplified";
+    EXPECT_FALSE(advises(codec, true));
+  }
+  EXPECT_FALSE(advises(Kind::half, false));
+  settings.mix.step = 0.05;
+  EXPECT_FALSE(advises(Kind::random, false));
+}
+
 // Machines need not have their files in the same places, but the same files.
 TEST(Settings, ThatMachinesMustHaveAlikeNameWhatIsInAFile) {
   const TemporaryFolder folder;
