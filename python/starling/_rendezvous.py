@@ -18,10 +18,10 @@ from . import _core, _session
 from ._tensors import byte_memory
 from .common.exceptions import HasLeft
 
-_OPENER = "starling.torch_backend"
+WORLD, GROUP = "init_process_group", "a group by itself"  # by whom a session is opened
 
 
-def meet(store, rank: int, size: int, timeout: timedelta):
+def meet(store, rank: int, size: int, timeout: timedelta, opener: str = GROUP):
     """The session, the group's ranks in it, and its number there.
 
     A. Everybody puts into the store which session it has, its rank there, and which group numbers
@@ -31,10 +31,12 @@ def meet(store, rank: int, size: int, timeout: timedelta):
     C. Otherwise they open a new session: rank 0 listens and puts its address into the store.
     """
     session = _session.current()
-    if session is not None and session.opened_by == _OPENER and not dist.is_initialized():
-        # Of a world that was destroyed. Whoever was lost in it is no loss to the next one.
-        session.close()
-        session = None
+    if session is not None and not dist.is_initialized():
+        is_over = session.opened_by == GROUP and session.numbers_in_use() == {0}
+        if is_over or session.opened_by == WORLD:
+            # Of a world that was destroyed. Whoever was lost in it is no loss to the next one.
+            session.close()
+            session = None
     own = {"token": "", "rank": -1, "numbers": [], "host": _session.here()}
     if session is not None:
         own["token"], own["rank"] = session.token, session.rank
@@ -63,7 +65,7 @@ def meet(store, rank: int, size: int, timeout: timedelta):
     core = _core.Core(
         rank, size, place, secret, max(1, int(timeout.total_seconds())), listen_fd
     )
-    session = _session.adopt(core, secret, opened_by=_OPENER)
+    session = _session.adopt(core, secret, opened_by=opener)
     return session, list(range(size)), _session.FIRST_NUMBER
 
 

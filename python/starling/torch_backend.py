@@ -84,12 +84,13 @@ def _op_name(op) -> str:
 class StarlingGroup(dist.ProcessGroup):
     """A process group whose exchanges are Starling's."""
 
-    def __init__(self, store, rank: int, size: int, timeout: timedelta):
+    def __init__(self, store, rank: int, size: int, timeout: timedelta,
+                 opener: str = _rendezvous.GROUP):
         super().__init__(rank, size)
         self._store = store
         self._timeout = timeout.total_seconds()
         self._rank, self._size = rank, size
-        session, ranks, number = _rendezvous.meet(store, rank, size, timeout)
+        session, ranks, number = _rendezvous.meet(store, rank, size, timeout, opener)
         self._group = session.group(ranks, number)
         weakref.finalize(self, session.release, number)
         self._under_way = WorksUnderWay()
@@ -490,7 +491,7 @@ def others_come_or_go() -> bool:
 
 
 def _create(store, rank: int, size: int, timeout: timedelta) -> StarlingGroup:
-    return StarlingGroup(store, rank, size, timeout)
+    return StarlingGroup(store, rank, size, timeout, _rendezvous.WORLD)
 
 
 def _register() -> None:
