@@ -1,4 +1,5 @@
-// Groups and their exchanges. Every exchange returns Work, which is under way from then on.
+// Groups and their exchanges. Every exchange returns Work, which is under way from then on. What
+// Python gives is looked at before: what an exchange relies on must not depend on a program in Python.
 #include <optional>
 #include <vector>
 
@@ -20,13 +21,48 @@ class PyGroup {
   PyGroup(SharedCore core, std::vector<int> ranks, std::uint32_t number, bool of_stages)
       : core_(std::move(core)),
         messages_(of_stages ? Purpose::activations : Purpose::control),
-        ranks_(std::move(ranks)),
+        ranks_(checked(std::move(ranks), number, core_->session().comm().size())),
         group_(core_->session().comm(), ranks_, number),
         generation_(core_->generation()) {}
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
   const std::vector<int>& ranks() const { return ranks_; }
+
+  // A rank of it, and a reduction that there is of such values.
+  int member(int rank) const {
+    if (rank >= 0 && rank < size()) return rank;
+    throw Error(fmt::format("there is no rank {} in a group of {}", rank, size()));
+  }
+  int peer(int rank) const {
+    if (rank == this->rank()) throw Error("there are no messages from a rank to itself");
+    return member(rank);
+  }
+  // Each rank's share of some memory, one behind the other.
+  std::vector<Range> pieces(const std::vector<std::size_t>& lengths, const Memory& all) const {
+    if (lengths.size() != static_cast<std::size_t>(size())) {
+      throw Error(fmt::format("{} lengths in a group of {}", lengths.size(), size()));
+    }
+    std::vector<Range> pieces;
+    std::size_t at = 0;
+    for (const std::size_t length : lengths) {
+      if (length > all.elements - at) throw Error("the pieces are longer than what they are of");
+      pieces.push_back({at, at + length});
+      at += length;
+    }
+    return pieces;
+  }
+  // What this rank has for itself must fit where it goes.
+  void expect_alike(ConstVector from, ConstVector to) const {
+    if (from.bytes().size() == to.bytes().size()) return;
+    throw Error(
+        fmt::format("{} elements for a place of {}: invalid tensor size", from.size(), to.size()));
+  }
+  ConstVector own(const Memory& all, const std::vector<Range>& pieces) const {
+    if (rank() < 0) throw Error("this rank is not in the group");
+    const Range piece = pieces[static_cast<std::size_t>(rank())];
+    return all.vector().subspan(piece.begin, piece.size());
+  }
 
   using MakeTask = std::function<Task<>(Group group, Channel channel)>;
 
@@ -38,6 +74,7 @@ class PyGroup {
       throw Error("this group is of a generation of the job that is over",
                   "destroy the process group and make it anew");
     }
+    if (rank() < 0) throw Error("this rank is not in the group");
     const Time timeout = seconds ? time_of(*seconds) : core_->timeout();
     const py::gil_scoped_release others_may_run;
     return {core_, core_->session().begin(
@@ -62,6 +99,15 @@ class PyGroup {
   static constexpr std::int64_t kTags = Group::kChannels / 2;
   static constexpr std::uint32_t kAtOnce = 1 << 16;  // exchanges of a group
 
+  static std::vector<int> checked(std::vector<int> ranks, std::uint32_t number, int workers) {
+    if (number >= Group::kNumbers) throw Error(fmt::format("there is no group {}", number));
+    for (const int rank : ranks) {
+      if (rank < 0 || rank >= workers) {
+        throw Error(fmt::format("there is no rank {} among {} workers", rank, workers));
+      }
+    }
+    return ranks;
+  }
   // All members begin their exchanges in the same order, so that the same ones meet.
   Channel next_channel(const char* what) { return {begun_++ % kAtOnce, Purpose::gradients, what}; }
 
@@ -73,21 +119,13 @@ class PyGroup {
   std::uint32_t begun_ = 0;
 };
 
-Reduction reduction_named(const std::string& name) {
+Reduction reduction_named(const std::string& name, const Memory& values) {
   for (std::size_t i = 0; i < kReductionNames.size(); ++i) {
-    if (kReductionNames[i] == name) return static_cast<Reduction>(i);
+    if (kReductionNames[i] != name) continue;
+    combiner(values.vector().type(), static_cast<Reduction>(i));  // throws where there is none
+    return static_cast<Reduction>(i);
   }
   throw Error(fmt::format("there is no reduction '{}'", name));
-}
-
-std::vector<Range> pieces_of(const std::vector<std::size_t>& lengths) {
-  std::vector<Range> pieces;
-  std::size_t at = 0;
-  for (const std::size_t length : lengths) {
-    pieces.push_back({at, at + length});
-    at += length;
-  }
-  return pieces;
 }
 
 Task<> all_gather_of(Group group, Channel channel, Vector all, std::vector<Range> pieces) {
@@ -151,7 +189,9 @@ void add_messages(py::class_<PyGroup>& group) {
           [](PyGroup& self, const Memory& values, int to, std::int64_t tag, Timeout seconds) {
             return self.begin_on(
                 self.tagged("send", tag),
-                [v = values.vector(), to](Group g, Channel c) { return send_of(g, c, v, to); },
+                [v = values.vector(), to = self.peer(to)](Group g, Channel c) {
+                  return send_of(g, c, v, to);
+                },
                 seconds);
           },
           py::arg("values"), py::arg("to"), py::arg("tag") = 0, timeout)
@@ -160,7 +200,7 @@ void add_messages(py::class_<PyGroup>& group) {
           [](PyGroup& self, const Memory& values, int from, std::int64_t tag, Timeout seconds) {
             return self.begin_on(
                 self.tagged("receive", tag),
-                [v = values.vector(), from](Group g, Channel c) {
+                [v = values.vector(), from = self.peer(from)](Group g, Channel c) {
                   return receive_of(g, c, v, from);
                 },
                 seconds);
@@ -206,7 +246,7 @@ void add_exchanges(py::class_<PyGroup>& group) {
           [](PyGroup& self, const Memory& values, const std::string& op, Timeout seconds) {
             return self.begin(
                 "all_reduce",
-                [v = values.vector(), r = reduction_named(op)](Group g, Channel c) {
+                [v = values.vector(), r = reduction_named(op, values)](Group g, Channel c) {
                   return allreduce(find_allreduce("auto"), g, c, v, r);
                 },
                 seconds);
@@ -217,7 +257,7 @@ void add_exchanges(py::class_<PyGroup>& group) {
           [](PyGroup& self, const Memory& values, int root, Timeout seconds) {
             return self.begin(
                 "broadcast",
-                [v = values.vector(), root](Group g, Channel c) {
+                [v = values.vector(), root = self.member(root)](Group g, Channel c) {
                   return broadcast(g, c, v, root);
                 },
                 seconds);
@@ -229,9 +269,8 @@ void add_exchanges(py::class_<PyGroup>& group) {
              Timeout seconds) {
             return self.begin(
                 "reduce",
-                [v = values.vector(), r = reduction_named(op), root](Group g, Channel c) {
-                  return reduce_of(g, c, v, r, root);
-                },
+                [v = values.vector(), r = reduction_named(op, values), root = self.member(root)](
+                    Group g, Channel c) { return reduce_of(g, c, v, r, root); },
                 seconds);
           },
           py::arg("values"), py::arg("op"), py::arg("root"), timeout)
@@ -240,7 +279,7 @@ void add_exchanges(py::class_<PyGroup>& group) {
           [](PyGroup& self, const Memory& all, const Lengths& lengths, Timeout seconds) {
             return self.begin(
                 "all_gather",
-                [v = all.vector(), pieces = pieces_of(lengths)](Group g, Channel c) {
+                [v = all.vector(), pieces = self.pieces(lengths, all)](Group g, Channel c) {
                   return all_gather_of(g, c, v, pieces);
                 },
                 seconds);
@@ -252,8 +291,10 @@ void add_exchanges(py::class_<PyGroup>& group) {
              Timeout seconds) {
             return self.begin(
                 "reduce_scatter",
-                [v = values.vector(), pieces = pieces_of(lengths), r = reduction_named(op)](
-                    Group g, Channel c) { return reduce_scatter_of(g, c, v, pieces, r); },
+                [v = values.vector(), pieces = self.pieces(lengths, values),
+                 r = reduction_named(op, values)](Group g, Channel c) {
+                  return reduce_scatter_of(g, c, v, pieces, r);
+                },
                 seconds);
           },
           py::arg("values"), py::arg("lengths"), py::arg("op"), timeout)
@@ -261,9 +302,13 @@ void add_exchanges(py::class_<PyGroup>& group) {
           "gather",
           [](PyGroup& self, const Memory& piece, const Memory& all, const Lengths& lengths,
              int root, Timeout seconds) {
+            auto pieces = self.pieces(lengths, all);
+            if (self.rank() == self.member(root)) {
+              self.expect_alike(piece.vector(), self.own(all, pieces));
+            }
             return self.begin(
                 "gather",
-                [p = piece.vector(), v = all.vector(), pieces = pieces_of(lengths), root](
+                [p = piece.vector(), v = all.vector(), pieces = std::move(pieces), root](
                     Group g, Channel c) { return gather_of(g, c, p, v, pieces, root); },
                 seconds);
           },
@@ -272,9 +317,13 @@ void add_exchanges(py::class_<PyGroup>& group) {
           "scatter",
           [](PyGroup& self, const Memory& all, const Lengths& lengths, const Memory& piece,
              int root, Timeout seconds) {
+            auto pieces = self.pieces(lengths, all);
+            if (self.rank() == self.member(root)) {
+              self.expect_alike(piece.vector(), self.own(all, pieces));
+            }
             return self.begin(
                 "scatter",
-                [p = piece.vector(), v = all.vector(), pieces = pieces_of(lengths), root](
+                [p = piece.vector(), v = all.vector(), pieces = std::move(pieces), root](
                     Group g, Channel c) { return scatter_of(g, c, v, pieces, p, root); },
                 seconds);
           },
@@ -283,10 +332,13 @@ void add_exchanges(py::class_<PyGroup>& group) {
           "all_to_all",
           [](PyGroup& self, const Memory& out, const Lengths& out_lengths, const Memory& in,
              const Lengths& in_lengths, Timeout seconds) {
+            auto out_pieces = self.pieces(out_lengths, out);
+            auto in_pieces = self.pieces(in_lengths, in);
+            self.expect_alike(self.own(out, out_pieces), self.own(in, in_pieces));
             return self.begin(
                 "all_to_all",
-                [o = out.vector(), i = in.vector(), op = pieces_of(out_lengths),
-                 ip = pieces_of(in_lengths)](Group g, Channel c) {
+                [o = out.vector(), i = in.vector(), op = std::move(out_pieces),
+                 ip = std::move(in_pieces)](Group g, Channel c) {
                   return all_to_all_of(g, c, o, op, i, ip);
                 },
                 seconds);

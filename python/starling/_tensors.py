@@ -7,6 +7,7 @@ from typing import Iterable, Sequence
 import torch
 
 from . import _core, _elements
+from ._arguments import Refused
 
 ELEMENTS = {getattr(torch, name): element for name, element in _elements.ELEMENTS.items()}
 _BYTE = ELEMENTS[torch.uint8]
@@ -16,7 +17,7 @@ def memory(tensor: torch.Tensor) -> _core.Memory:
     """Of a contiguous tensor of the CPU, to be reduced."""
     element = ELEMENTS.get(tensor.dtype)
     if element is None:
-        raise ValueError(f"starling cannot reduce tensors of {tensor.dtype}")
+        raise Refused(f"starling cannot reduce tensors of {tensor.dtype}")
     return (tensor.data_ptr(), tensor.numel(), element)
 
 
@@ -33,13 +34,13 @@ def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
     """Contiguous and on the CPU: the tensor itself, if it is that already."""
     tensor = tensor.detach()
     if tensor.layout is not torch.strided:
-        raise ValueError(f"starling exchanges dense tensors: this one is {tensor.layout}")
+        raise Refused(f"starling exchanges dense tensors: this one is {tensor.layout}")
     if tensor.is_complex():
         tensor = tensor.resolve_conj()
     if tensor.device.type == "cpu":
         return tensor.contiguous()
     if tensor.device.type != "cuda":
-        raise ValueError(
+        raise Refused(
             f"starling exchanges tensors of the CPU and of CUDA: this one is on {tensor.device}"
         )
     # Pinned memory is what the device copies from and to at full speed.
@@ -101,17 +102,18 @@ class Copies:
 
 
 class SparseSum:
-    """Every rank's indices and values, whose sum belongs into one sparse tensor."""
+    """Every rank's indices and values, whose sum belongs into each of some sparse tensors."""
 
     returns = True
 
-    def __init__(self, place: torch.Tensor, indices: torch.Tensor, values: torch.Tensor):
-        self.place, self.indices, self.values = place, indices, values
+    def __init__(self, places: Sequence[torch.Tensor], indices: torch.Tensor, values: torch.Tensor):
+        self.places, self.indices, self.values = list(places), indices, values
 
     def give_back(self) -> None:
         with torch.no_grad():
-            total = torch.sparse_coo_tensor(self.indices.t(), self.values, self.place.shape)
-            self.place.copy_(total.coalesce())  # not into a detached one, which has its own
+            total = torch.sparse_coo_tensor(self.indices.t(), self.values, self.places[0].shape)
+            for place in self.places:
+                place.copy_(total.coalesce())  # not into a detached one, which has its own
 
 
 class Kept:

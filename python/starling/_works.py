@@ -27,7 +27,7 @@ class Work(c10d.Work):
     # Many are made, so that what most do not need stands here.
     told = False  # whoever asked how it ended knows
     _future: Optional[torch.futures.Future] = None
-    _lock = threading.Lock()  # of all works: it is held for long only where something was staged
+    _lock = threading.RLock()  # of all works: it is held for long only where something was staged
 
     def __init__(self, core_work, staged: Sequence, result, source: Optional[Callable[[], int]] = None):
         super().__init__()
@@ -43,6 +43,10 @@ class Work(c10d.Work):
             for each in staged:
                 if each.returns:
                     each.give_back()
+
+    # A work may be staged in another one, whose end is then its own, too.
+    returns = True
+    give_back = conclude
 
     def settle(self) -> None:
         """Once it is done: ends it as whoever waits for it would, and lets go of all memory."""
@@ -127,18 +131,8 @@ class WorksUnderWay:
                 self._over.append(over)
         self._works.append(work)
 
-
-class Done:
-    """Of an exchange that needed none."""
-
-    def wait(self, timeout=None) -> bool:
-        return True
-
-    def done(self) -> bool:
-        return True
-
-    def then(self, on_end: Callable[[], None]) -> None:
-        on_end()
+    def not_done(self) -> list[Work]:
+        return [work for work in self._works if not work.core.done()]
 
 
 class All:

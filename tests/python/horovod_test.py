@@ -467,7 +467,7 @@ def check_process_sets():
         equal(hvd.allreduce(x, op=hvd.Sum), torch.full((3,), float(sum(range(SIZE)))))
     with raises(ValueError):
         hvd.add_process_set(range(0, SIZE, 2))
-    assert hvd.remove_process_set(evens) and evens.ranks is None
+    assert hvd.remove_process_set(evens) and evens.process_set_id is None
     with raises(ValueError):
         hvd.allreduce(x, process_set=evens)
     hvd.shutdown()

@@ -114,6 +114,56 @@ def check_starlingrun():
     assert "starlingrun -np 4" in starlingrun("--help").stdout
 
 
+def check_what_processes_print_in_files():
+    def speak():
+        print("out of", os.environ["STARLING_RANK"], flush=True)
+        print("err of", os.environ["STARLING_RANK"], file=sys.stderr, flush=True)
+
+    def look(folder):
+        for rank in range(2):
+            for name in ("stdout", "stderr"):
+                path = os.path.join(folder, f"rank.{rank}", name)
+                assert open(path).read() == f"{name[3:]} of {rank}\n", path
+
+    with tempfile.TemporaryDirectory() as folder:
+        starling.run(speak, num_proc=2, output_filename=os.path.join(folder, "run"))
+        look(os.path.join(folder, "run"))
+        program = script(folder, """
+            print("out of", os.environ["STARLING_RANK"], flush=True)
+            print("err of", os.environ["STARLING_RANK"], file=sys.stderr, flush=True)
+            sys.exit(3 if "fail" in sys.argv else 0)
+        """)
+        words = ["-np", "2", "--output-filename", os.path.join(folder, "words"), sys.executable, program]
+        ended = starlingrun(*words)
+        assert ended.returncode == 0 and "[1] out of 1" in ended.stdout, ended
+        look(os.path.join(folder, "words"))
+        assert starlingrun(*words, "fail").returncode != 0
+
+
+def check_words_of_horovodrun_that_are_not_needed():
+    words = ["--tcp", "--cycle-time-ms", "5", "--cache-capacity=10", "--hierarchical-allreduce",
+             "--no-stall-check", "--mpi-args=--map-by x", "--elastic-timeout", "10",
+             "--log-without-timestamp", "--autotune", "--gloo-timeout-seconds", "30"]
+    ended = starlingrun("-np", "2", *words, "/bin/sh", "-c", "echo so $STARLING_TIMEOUT_SECONDS")
+    assert ended.returncode == 0 and ended.stdout.count("so 30") == 2, ended
+    ended = starlingrun("-np", "2", "--jsrun", "true")
+    assert ended.returncode == 2 and ended.stderr.count("\n") == 1, ended
+
+
+def check_run_by_a_script_that_names_hosts():
+    def place():
+        return int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"])
+
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = os.path.join(folder, "hosts")
+        with open(hosts, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho localhost:2\n")
+        os.chmod(hosts, 0o700)
+        found = starling.run(place, num_proc=2, min_num_proc=2, max_num_proc=2,
+                             host_discovery_script=hosts)
+    assert found == [(0, 2), (1, 2)], found
+
+
 def check_a_killed_rank_is_named_by_all_others():
     for killed in (0, 2):
         with tempfile.TemporaryDirectory() as folder:

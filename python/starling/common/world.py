@@ -41,19 +41,19 @@ class ProcessSet:
 
     def _invalidate(self) -> None:
         self.process_set_id = None
-        self.ranks = None
 
     def size(self) -> Optional[int]:
         """How many there are; None while the set is not known to all."""
         return None if self.process_set_id is None else len(self.ranks)
 
     def rank(self) -> Optional[int]:
-        """Our place in it; None if we have none."""
-        return self.ranks.index(world().rank) if self.included() else None
+        """Our place in it; None if we have none, or while the set is not known to all."""
+        is_known = self.process_set_id is not None
+        return self.ranks.index(world().rank) if is_known and self.included() else None
 
-    def included(self) -> Optional[bool]:
+    def included(self) -> bool:
         """Whether this rank is in it."""
-        return None if self.process_set_id is None else world().rank in self.ranks
+        return world().rank in self.ranks
 
     def __str__(self) -> str:
         return (
@@ -107,18 +107,35 @@ class World:
             raise ValueError(f"{process_set} is not registered: see init() and add_process_set()")
         return meeting
 
+    def check_sets(self, process_sets: Sequence[ProcessSet]) -> None:
+        """That they can be opened beside those there are."""
+        known = [each.ranks for each in self.sets.values()]
+        for ranks in (each.ranks for each in process_sets):
+            if not ranks or ranks[0] < 0 or ranks[-1] >= self.size or len(set(ranks)) < len(ranks):
+                raise ValueError(f"{ranks} are no process set of {self.size} ranks")
+            if ranks in known:
+                raise ValueError(f"there is a process set of the ranks {ranks} already")
+            known.append(ranks)
+
     def open_set(self, process_set: ProcessSet) -> None:
+        self.check_sets([process_set])
         ranks = process_set.ranks
-        if not ranks or ranks[0] < 0 or ranks[-1] >= self.size or len(set(ranks)) < len(ranks):
-            raise ValueError(f"{ranks} are no process set of {self.size} ranks")
-        if any(each.ranks == ranks for each in self.sets.values()):
-            raise ValueError(f"there is a process set of the ranks {ranks} already")
         process_set.process_set_id = self.next_set
         self.next_set += 1
         self.sets[process_set.process_set_id] = process_set
         self.meetings[process_set.process_set_id] = Meeting(
             self.core, ranks, process_set.process_set_id
         )
+
+    def adopt(self, process_sets: Sequence[ProcessSet]) -> None:
+        """Other objects for sets that are open."""
+        by_ranks = {tuple(each.ranks): set_id for set_id, each in self.sets.items()}
+        found = [by_ranks.get(tuple(each.ranks)) for each in process_sets]
+        if None in found or len(set(found)) < len(found):
+            raise ValueError("once the job is joined init() knows process sets by their ranks, each once; "
+                             "others take add_process_set()")
+        for process_set, set_id in zip(process_sets, found):
+            process_set.process_set_id = set_id
 
     def gather(self, thing, name: Optional[str] = None) -> list:
         """Everybody's, by rank."""
@@ -195,18 +212,23 @@ def init(comm=None, process_sets: Union[None, str, Sequence[ProcessSet]] = None)
     global _world
     if comm is not None and list(comm) and list(comm) != list(range(_size_from_environment())):
         raise ValueError("init(comm) of some ranks only is not there; use process_sets")
-    if _world is not None:
-        return
-    joined = _meet()
-    _world = joined
     if isinstance(process_sets, str):
         if process_sets.lower() != "dynamic":
             raise ValueError(f'process_sets is a list of them or "dynamic", not {process_sets!r}')
         os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
-        process_sets = None
-    joined.dynamic_sets = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS") == "1"
-    for process_set in process_sets or []:
-        joined.open_set(process_set)
+    wanted = [] if process_sets is None or isinstance(process_sets, str) else list(process_sets)
+    if _world is not None:
+        _world.adopt(wanted)
+        return
+    _world = _meet()
+    _world.dynamic_sets = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS") == "1"
+    try:
+        _world.check_sets(wanted)  # all of them before the first, which nobody could close
+    except ValueError:
+        shutdown()
+        raise
+    for process_set in wanted:
+        _world.open_set(process_set)
 
 
 def _meet() -> World:
@@ -298,13 +320,14 @@ def is_elastic() -> bool:
     return _elastic is not None
 
 
-def others_come_or_go() -> bool:
-    """Whether somebody waits to be let in, or to go. All ask together, and hear the same."""
+def others_come_or_go(told: bool = False) -> bool:
+    """Whether somebody waits to be let in, or to go, or any rank was told so. All ask together, and hear
+    the same."""
     if _elastic is None:
-        return False
+        return told
     if _session.asked_to_leave():
         _elastic.leave()
-    return any(world().gather(_elastic.wants_change(), "starling.others_come_or_go"))
+    return any(world().gather(told or _elastic.wants_change(), "starling.others_come_or_go"))
 
 
 _last_rank_and_size = (0, 1)

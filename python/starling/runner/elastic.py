@@ -29,8 +29,9 @@ def elastic_words(
     words += ["--restarts", str(_RESTARTS if reset_limit is None else reset_limit)]
     if reset_limit is not None:
         words += ["--reset-limit", str(reset_limit)]
-    if script is not None:
-        words += ["--host-discovery-script", script]
+    if script is None:
+        return words
+    words += ["--host-discovery-script", script]
     if slots is not None:
         words += ["--slots-per-host", str(slots)]
     if cooldown is not None:

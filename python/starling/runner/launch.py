@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from typing import Optional, Sequence
 
 from .elastic import elastic_words
 from .hosts import host_flags
+from .output import Relayed
 from .program import starling_program
 
 _EXAMPLE = """examples:
@@ -20,6 +22,24 @@ _EXAMPLE = """examples:
 
 _LEVELS = {"TRACE": "trace", "DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "err",
            "FATAL": "critical"}
+
+
+# Words of horovodrun's about MPI, about tuning that is not needed, and about how messages look.
+_IGNORED_FLAGS = [
+    "--gloo", "--tcp", "--disable-cache", "--autotune", "--no-autotune", "--hierarchical-allreduce",
+    "--no-hierarchical-allreduce", "--hierarchical-allgather", "--no-hierarchical-allgather",
+    "--torus-allreduce", "--no-torus-allreduce", "--stall-check", "--no-stall-check",
+    "--no-timeline-mark-cycles", "--mpi-threads-disable", "--no-mpi-threads-disable",
+    "--log-with-timestamp", "--log-without-timestamp", "--log-hide-timestamp",
+    "--no-log-hide-timestamp", "--prefix-output-with-timestamp -prefix-timestamp",
+]
+_IGNORED_OPTIONS = [
+    "--config-file", "--cycle-time-ms", "--cache-capacity", "--autotune-log-file",
+    "--autotune-warmup-samples", "--autotune-steps-per-sample", "--autotune-bayes-opt-max-samples",
+    "--autotune-gaussian-process-noise", "--stall-check-warning-time-seconds",
+    "--stall-check-shutdown-time-seconds", "--elastic-timeout", "--mpi-args", "--binding-args",
+    "--num-nccl-streams", "--thread-affinity",
+]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--start-timeout", type=int, help="seconds that an exchange may take at most")
     parser.add_argument("--timeline-filename", help="where rank 0 writes a timeline")
     parser.add_argument("--timeline-mark-cycles", action="store_true")
+    parser.add_argument("--output-filename", metavar="FOLDER",
+                        help="also write what the processes print to FOLDER/rank.N/stdout and stderr")
+    parser.add_argument("--gloo-timeout-seconds", type=int, help="as --start-timeout")
     parser.add_argument("--fusion-threshold-mb", type=int,
                         help="how many MB of small tensors go as one")
     elastic = parser.add_argument_group("elastic jobs, whose workers come and go")
@@ -61,9 +84,13 @@ def _parser() -> argparse.ArgumentParser:
                          help="seconds after which a host on which a process failed is tried again; "
                               "without it, it never is")
     ignored = parser.add_argument_group("taken for Horovod's sake, and not needed")
-    ignored.add_argument("--gloo", action="store_true")
-    ignored.add_argument("--disable-cache", action="store_true")
-    parser.add_argument("--mpi", action="store_true", help=argparse.SUPPRESS)
+    for flag in _IGNORED_FLAGS:
+        ignored.add_argument(*flag.split(), action="store_true", help=argparse.SUPPRESS)
+    for option in _IGNORED_OPTIONS:
+        ignored.add_argument(option, metavar="...", help=argparse.SUPPRESS)
+    ignored.description = " ".join([*_IGNORED_FLAGS, *_IGNORED_OPTIONS])
+    for flag in ("--mpi", "--jsrun"):
+        parser.add_argument(flag, action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
     return parser
 
@@ -75,8 +102,8 @@ class Refused(Exception):
 def _check(arguments: argparse.Namespace) -> None:
     if not arguments.command:
         raise Refused("there is no program to run; see starlingrun --help")
-    if arguments.mpi:
-        raise Refused("--mpi: start the program with mpirun itself, hvd.init() finds its ranks")
+    if arguments.mpi or arguments.jsrun:
+        raise Refused("--mpi and --jsrun: start the program with these itself, hvd.init() finds its ranks")
     if arguments.num_proc is None:
         arguments.num_proc = arguments.min_num_proc
     if arguments.num_proc is None:
@@ -132,6 +159,19 @@ def _ssh_flags(arguments: argparse.Namespace, environment: dict[str, str]) -> li
     return flags
 
 
+def _relayed(command: Sequence[str], environment: dict[str, str],
+             arguments: argparse.Namespace) -> int:
+    try:
+        launcher = Relayed(command, environment, arguments.output_filename, arguments.num_proc)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda got, _: launcher.process.send_signal(got))
+    ended = launcher.wait()
+    return ended if ended >= 0 else 128 - ended
+
+
 def main(words: Optional[Sequence[str]] = None) -> int:
     arguments = _parser().parse_args(words)
     try:
@@ -152,8 +192,9 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         command += elastic_words(arguments.num_proc, arguments.min_num_proc, arguments.max_num_proc,
                                  arguments.reset_limit, arguments.host_discovery_script,
                                  arguments.slots_per_host, arguments.blacklist_cooldown_range)
-        if arguments.start_timeout is not None:
-            command += ["--timeout", str(arguments.start_timeout)]
+        seconds = arguments.gloo_timeout_seconds or arguments.start_timeout
+        if seconds is not None:
+            command += ["--timeout", str(seconds)]
         program = arguments.command
         command += ["--"] + (program[1:] if program[0] == "--" else program)
         if arguments.verbose:
@@ -161,6 +202,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     except (Refused, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if arguments.output_filename:
+        return _relayed(command, environment, arguments)
     # In our place, so that whoever signals us signals the launcher.
     os.execve(command[0], command, environment)
 

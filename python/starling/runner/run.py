@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from . import functions
 from .elastic import elastic_words
 from .hosts import host_flags
+from .output import Relayed
 from .program import starling_program
 
 
@@ -32,6 +33,7 @@ def run(
     verbose: Optional[int] = None,
     env: Optional[Mapping[str, str]] = None,
     executable: Optional[str] = None,
+    host_discovery_script: Optional[str] = None,
     np: Optional[int] = None,  # noqa: A002, Horovod's old name
     **ignored: Any,
 ) -> list:
@@ -39,7 +41,8 @@ def run(
 
     Returns what each returned, by rank. If one raises, RuntimeError says which, and its traceback.
     With min_num_proc or max_num_proc a process that fails is started again, and the others go on
-    (hvd.elastic.run); then it returns what those returned who came to the end.
+    (hvd.elastic.run); then it returns what those returned who came to the end. With output_filename
+    what they print is also in files, output_filename/rank.N/stdout and stderr.
     Arguments of horovod.run that are about ssh, MPI and gloo are taken and not used.
     """
     if np is not None:
@@ -47,7 +50,8 @@ def run(
         num_proc = np if num_proc == 1 else num_proc
     if num_proc < 1:
         raise ValueError(f"a function cannot be run in {num_proc} processes")
-    elastic = elastic_words(num_proc, min_num_proc, max_num_proc, reset_limit)
+    elastic = elastic_words(num_proc, min_num_proc, max_num_proc, reset_limit, host_discovery_script,
+                            slots, cooldown_range)
     if hosts is not None and hostfile is not None:
         raise ValueError("give hosts or hostfile, not both")
     if host_flags(hosts, hostfile, num_proc):
@@ -71,17 +75,16 @@ def run(
             if name not in ("STARLING_PROGRAM", "STARLING_LOG"):
                 if name.startswith("STARLING_") or env is None:
                     del environment[name]
-        ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
+        status, said = _ended(command, environment, output_filename, num_proc)
         outcomes: dict[int, Any] = {}
         for rank in range(num_proc):
             place = os.path.join(folder, str(rank))
             if os.path.exists(place):
                 with open(place, "rb") as file:
                     outcomes[rank] = functions.loads(file.read())
-    said = ended.stderr.strip().splitlines()
-    if verbose or ended.returncode == 0:
-        sys.stderr.write(ended.stderr)
-    if elastic and ended.returncode == 0:  # whoever was lost, the others went on
+    if verbose or status == 0:
+        sys.stderr.write(said)
+    if elastic and status == 0:  # whoever was lost, the others went on
         return [functions.loads(what) for _, (kind, what) in sorted(outcomes.items())
                 if kind == "result"]
     failed = {rank: what for rank, (kind, what) in outcomes.items() if kind == "error"}
@@ -89,6 +92,18 @@ def run(
     for rank in sorted(failed, key=lambda r: "HorovodInternalError" in failed[r][0]):
         line, trace = failed[rank]
         raise RuntimeError(f"rank {rank}: {line}\n{trace}")
-    if ended.returncode != 0 or len(outcomes) < num_proc:
-        raise RuntimeError(said[-1] if said else f"starling launch ended with {ended.returncode}")
+    if status != 0 or len(outcomes) < num_proc:
+        lines = said.strip().splitlines()
+        raise RuntimeError(lines[-1] if lines else f"starling launch ended with {status}")
     return [functions.loads(outcomes[rank][1]) for rank in range(num_proc)]
+
+
+def _ended(command: Sequence[str], environment: Mapping[str, str], folder: Optional[str],
+           processes: int) -> tuple[int, str]:
+    """How it ended, and what it said on stderr."""
+    if folder is None:
+        ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
+        return ended.returncode, ended.stderr
+    launcher = Relayed(command, environment, folder, processes, shows_errors=False)
+    status = launcher.wait()
+    return status, b"".join(launcher.said).decode(errors="replace")

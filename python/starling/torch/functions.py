@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 from typing import Any, Callable, Iterable, Optional, Union
 
 import torch
 
 from ..common.world import ProcessSet, global_process_set
+from ..runner.functions import dumps, loads
 from .mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
 
 
@@ -38,10 +37,8 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
     """Puts the root's learning rates, momenta and so on in place of everybody's."""
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
-    if not optimizer.state_dict()["state"]:  # a fresh one: gradients are there from now on
-        for p in (p for group in optimizer.param_groups for p in group["params"]):
-            if p.requires_grad and p.grad is None:
-                p.grad = torch.zeros_like(p)
+    if not optimizer.state_dict()["state"]:
+        _give_it_state(optimizer, model)
     is_root = rank() == root_rank
     state = optimizer.state_dict() if is_root else None
     tensors: list[torch.Tensor] = []
@@ -57,6 +54,26 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
         synchronize(handle)
     if not is_root:
         optimizer.load_state_dict(_with_tensors(state, tensors))
+
+
+def _give_it_state(optimizer: torch.optim.Optimizer, model: Optional[torch.nn.Module]) -> None:
+    """A fresh optimizer has its state from a step on: takes one with gradients of zero, after which
+    parameters are as before, also where they decay."""
+    from .optimizer import step_here
+
+    sparse = {p for module in (model.modules() if model is not None else ())
+              if isinstance(module, torch.nn.Embedding) and module.sparse
+              for p in module.parameters()}
+    moving = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    before = [p.detach().clone() for p in moving]
+    for p in moving:
+        p.grad = torch.zeros_like(p)
+        if isinstance(optimizer, torch.optim.SparseAdam) or p in sparse:
+            p.grad = p.grad.to_sparse()
+    step_here(optimizer)
+    with torch.no_grad():
+        for p, start in zip(moving, before):
+            p.copy_(start)
 
 
 class _Place:
@@ -88,18 +105,16 @@ def _with_tensors(thing: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def _as_tensor(thing: Any) -> torch.Tensor:
-    buffer = io.BytesIO()
-    pickle.dump(thing, buffer, protocol=pickle.HIGHEST_PROTOCOL)
-    return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+    return torch.frombuffer(bytearray(dumps(thing)), dtype=torch.uint8)
 
 
 def _from_tensor(tensor: torch.Tensor) -> Any:
-    return pickle.loads(tensor.numpy().tobytes())
+    return loads(tensor.numpy().tobytes())
 
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> Any:
-    """The root's object; it must be one that pickle takes."""
+    """The root's object: whatever pickle takes, and functions, too."""
     is_root = rank() == root_rank
     data = _as_tensor(obj) if is_root else torch.empty(0, dtype=torch.uint8)
     length = torch.tensor([data.numel()])

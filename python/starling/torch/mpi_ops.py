@@ -6,14 +6,33 @@ poll() and synchronize()) and, where the result has the shape of the input, f_ a
 
 from __future__ import annotations
 
-import itertools
+import warnings
 from typing import Callable, Optional, Sequence
 
 import torch
 
 from .. import _core
-from .._tensors import ELEMENTS
 from ..common import world as _world
+from ..common.basics import (
+    HorovodBasics,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    is_homogeneous,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    rocm_built,
+    size,
+)
 from ..common.exceptions import HorovodInternalError
 from ..common.world import (
     ProcessSet,
@@ -25,6 +44,7 @@ from ..common.world import (
 )
 from . import timeline as _timeline
 from .compression import Compression
+from .handles import Memory, adopted, begin, forget_all, meeting_of, poll, synchronize
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 _BLENDS = {
@@ -42,229 +62,27 @@ _BLENDS = {
 
 def init(comm=None, process_sets=None) -> None:
     """Joins the job; see starling.common.world.init."""
+    if not is_initialized():
+        forget_all()
     _world.init(comm, process_sets)
-    _handles.clear()
     _timeline.start_from_environment()
 
 
 def shutdown() -> None:
     """Leaves the job; what is under way fails."""
-    _timeline.stop()
+    _timeline.close()
     _world.shutdown()
-
-
-def rank() -> int:
-    """Which of all this process is."""
-    return _world.world().rank
-
-
-def size() -> int:
-    """How many processes there are."""
-    return _world.world().size
-
-
-def local_rank() -> int:
-    """Which of those on this machine this process is."""
-    return _world.world().local_rank
-
-
-def local_size() -> int:
-    """How many processes there are on this machine."""
-    return _world.world().local_size
-
-
-def cross_rank() -> int:
-    """Which machine this is, among those that have a process of our local rank."""
-    return _world.world().cross_rank
-
-
-def cross_size() -> int:
-    """How many machines have a process of our local rank."""
-    return _world.world().cross_size
-
-
-def is_homogeneous() -> bool:
-    """Whether there are as many processes on each machine."""
-    return _world.world().homogeneous
-
-
-def mpi_threads_supported() -> bool:
-    """Raises ValueError: there is no MPI in it."""
-    raise ValueError("Starling does not exchange over MPI")
-
-
-def _no() -> bool:
-    """False: Starling exchanges over links of its own."""
-    return False
-
-
-def _none() -> int:
-    """0: Starling exchanges over links of its own."""
-    return 0
-
-
-mpi_enabled = mpi_built = gloo_enabled = gloo_built = ddl_built = ccl_built = _no
-cuda_built = rocm_built = _no
-nccl_built = _none
-start_timeline = _timeline.start
-stop_timeline = _timeline.stop
-
-
-class _Basics:
-    """Some of Horovod's own look behind the interface."""
-
-    Average, Sum, Adasum, Min, Max, Product = range(6)
-    _get_process_set_ids_and_ranks = staticmethod(_world.process_set_ids_and_ranks)
-    rank, size = staticmethod(rank), staticmethod(size)
-    is_initialized = staticmethod(is_initialized)
-
-
-_basics = _Basics()
-
-
-# --- handles ---
-
-
-class Handle:
-    """What is under way: the exchange, the tensors it reads and writes, and how its result is made."""
-
-    def __init__(self, names: str, exchanges, keeps, finish: Callable):
-        self.names = names
-        self.exchanges = exchanges
-        self.keeps = keeps
-        self.finish = finish
-        self.addresses: Optional[list[int]] = None  # of exchanges that were had before
-        self.work = None
-
-    def begin(self, meeting: _world.Meeting) -> "Handle":
-        if self.addresses is None:
-            self.work = meeting.exchanges.ask(self.exchanges)
-        else:
-            self.work = meeting.exchanges.ask_again(self.exchanges, self.addresses)
-        return self
-
-    def wait(self, meeting: Optional[_world.Meeting] = None):
-        """Waits for what was begun; or, for the exchanges of that meeting, begins and waits."""
-        try:
-            with internal_errors():
-                if self.work is not None:
-                    self.work.wait()
-                elif self.addresses is None:
-                    meeting.exchanges.run(self.exchanges)
-                else:
-                    meeting.exchanges.run_again(self.exchanges, self.addresses)
-        except HorovodInternalError as error:
-            _given_up.append(self)  # its memory may still be written to
-            if "before its deadline" in str(error) and "has not asked" not in str(error):
-                raise HorovodInternalError(
-                    f"{self.names}: rank 0 of the process set, which coordinates, has not answered; "
-                    f"it has asked for nothing meanwhile, or is stopped"
-                ) from None
-            raise
-        for exchange in self.exchanges:
-            _timeline.note(exchange)
-        return self.finish()
-
-
-_handles: dict[int, Handle] = {}
-_given_up: list[Handle] = []
-_numbers = itertools.count()
 
 
 def begin_anew() -> None:
     """Joins the next generation, with whoever is there: nothing of the last one is under way any more."""
     shutdown()
-    _given_up.clear()
     init()
 
 
-def _remember(handle: Handle) -> int:
-    number = next(_numbers)
-    _handles[number] = handle
-    return number
-
-
-def poll(handle: int) -> bool:
-    """Whether synchronize() of this handle would return at once."""
-    if handle not in _handles:
-        raise ValueError(f"there is no handle {handle}")
-    return _handles[handle].work.done()
-
-
-def synchronize(handle: int):
-    """The result of what this handle stands for, once it is there; None of one that was had."""
-    found = _handles.pop(handle, None)
-    return None if found is None else found.wait()
-
-
-# --- tensors, as the core takes them ---
-
-
-class _Memory:
-    """A tensor as the core can read it, dense and on the CPU, and one that it can write."""
-
-    def __init__(self, tensor: torch.Tensor, output: Optional[torch.Tensor]):
-        if tensor.is_sparse:
-            raise ValueError("a sparse tensor takes sparse_allreduce_async, or to_dense() before")
-        self.output = output
-        self.source = _dense(tensor)
-        if output is None:
-            self.target = None
-        elif output is tensor:
-            self.target = self.source
-        elif output.device.type == "cpu" and output.is_contiguous():
-            self.target = output.detach()
-        else:
-            self.target = torch.empty(output.shape, dtype=output.dtype)
-
-    def described(self) -> _core.Tensor:
-        source = self.source
-        element = ELEMENTS.get(source.dtype)
-        if element is None:
-            raise ValueError(f"Tensor type {source.type()} is not supported.")
-        target = 0 if self.target is None else self.target.data_ptr()
-        return _core.Tensor(source.data_ptr(), target, element, list(source.shape))
-
-    def give_back(self) -> torch.Tensor:
-        if self.target.data_ptr() != self.output.data_ptr():
-            with torch.no_grad():
-                self.output.detach().copy_(self.target)
-        return self.output
-
-
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.detach()
-    if tensor.device.type == "cpu":
-        return tensor.contiguous()
-    staged = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=torch.cuda.is_available())
-    return staged.copy_(tensor)
-
-
-def _adopted(gathered, like: torch.Tensor, rows: int) -> torch.Tensor:
-    """Memory that the core has found, as a tensor."""
-    shape = [rows, *like.shape[1:]]
-    if len(gathered) == 0:
-        return torch.empty(shape, dtype=like.dtype, device=like.device)
-    return torch.frombuffer(gathered, dtype=like.dtype).view(shape).to(like.device)
-
-
-def _meeting(process_set: ProcessSet):
-    meeting = _world.world().meeting(process_set)
-    if not process_set.included():
-        raise ValueError(f"rank {rank()} is not in {process_set}")
-    return meeting
-
-
-def _begin(act, title, name, memories, process_set, finish, wait, **details):
-    """Asks for one exchange. Returns its handle, or if `wait` its result."""
-    meeting = _meeting(process_set)
-    described = [memory.described() for memory in memories]
-    name = meeting.name(title, name)
-    if title != act:
-        name = f"{title}.{name}"
-    exchange = _core.NamedExchange(act, name, described, **details)
-    handle = Handle(f"{act} '{name}'", [exchange], memories, lambda: finish(exchange))
-    return handle.wait(meeting) if wait else _remember(handle.begin(meeting))
+start_timeline = _timeline.start
+stop_timeline = _timeline.stop
+_basics = HorovodBasics()
 
 
 # --- all-reduce ---
@@ -277,7 +95,10 @@ def _op_of(op: Optional[int], average: Optional[bool]) -> int:
         if op not in _BLENDS:
             raise ValueError(f"there is no reduction {op}")
         return op
-    return Average if average is None or average else Sum
+    if average is None:
+        return Average
+    warnings.warn("average= has been replaced by op=", DeprecationWarning, stacklevel=3)
+    return Average if average else Sum
 
 
 def _check_blend(op: int, tensors: Sequence[torch.Tensor]) -> None:
@@ -290,13 +111,13 @@ def _check_blend(op: int, tensors: Sequence[torch.Tensor]) -> None:
 
 def _allreduce(tensors, outputs, title, name, op, before, after, process_set, wait, single):
     _check_blend(op, tensors)
-    memories = [_Memory(tensor, output) for tensor, output in zip(tensors, outputs)]
+    memories = [Memory(tensor, output) for tensor, output in zip(tensors, outputs)]
 
     def finish(exchange):
         results = [memory.give_back() for memory in memories]
         return results[0] if single else results
 
-    return _begin(
+    return begin(
         "allreduce", title, name, memories, process_set, finish, wait,
         blend=_BLENDS[op], before=float(before), after=float(after),
     )
@@ -428,17 +249,17 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set) -> 
 
 
 def _allgather(tensors, title, name, process_set, wait, single):
-    memories = [_Memory(tensor, None) for tensor in tensors]
+    memories = [Memory(tensor, None) for tensor in tensors]
 
     def finish(exchange):
         rows = exchange.rows
         results = [
-            _adopted(gathered, tensor, sum(rows[i :: len(tensors)]))
+            adopted(gathered, tensor, sum(rows[i :: len(tensors)]))
             for i, (tensor, gathered) in enumerate(zip(tensors, exchange.take_gathered()))
         ]
         return results[0] if single else results
 
-    return _begin("allgather", title, name, memories, process_set, finish, wait)
+    return begin("allgather", title, name, memories, process_set, finish, wait)
 
 
 def _own_rows(gradient: torch.Tensor, rows: int, process_set: ProcessSet) -> torch.Tensor:
@@ -499,11 +320,11 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 
 
 def _broadcast(tensor, output, root_rank, name, process_set, wait):
-    _meeting(process_set)
+    meeting_of(process_set)
     if root_rank not in process_set.ranks:
         raise ValueError(f"broadcast from rank {root_rank}, which is not in {process_set}")
-    memory = _Memory(tensor, output)
-    return _begin("broadcast", "broadcast", name, [memory], process_set,
+    memory = Memory(tensor, output)
+    return begin("broadcast", "broadcast", name, [memory], process_set,
                   lambda exchange: memory.give_back(), wait,
                   root=process_set.ranks.index(root_rank))
 
@@ -546,9 +367,10 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
 
 
 def _alltoall(tensor, splits, name, process_set, wait):
-    _meeting(process_set)
+    meeting_of(process_set)
     ranks = process_set.size()
     rows = tensor.shape[0] if tensor.dim() else 1
+    device = splits.device if isinstance(splits, torch.Tensor) else None
     if splits is None:
         if rows % ranks != 0:
             raise ValueError(f"alltoall: {rows} rows cannot be split evenly among {ranks} ranks")
@@ -561,14 +383,15 @@ def _alltoall(tensor, splits, name, process_set, wait):
             raise ValueError(f"alltoall: {len(splits)} splits among {ranks} ranks")
         if min(splits) < 0 or sum(splits) > rows:
             raise ValueError(f"alltoall: {rows} rows cannot be split as {splits}")
-    memory = _Memory(tensor, None)
+    memory = Memory(tensor, None)
 
     def finish(exchange):
         received = exchange.rows
         (gathered,) = exchange.take_gathered()
-        return _adopted(gathered, tensor, sum(received)), torch.tensor(received, dtype=torch.int32)
+        counts = torch.tensor(received, dtype=torch.int32, device=device)
+        return adopted(gathered, tensor, sum(received)), counts
 
-    return _begin("alltoall", "alltoall", name, [memory], process_set, finish, wait, splits=splits)
+    return begin("alltoall", "alltoall", name, [memory], process_set, finish, wait, splits=splits)
 
 
 class _AlltoallFunction(torch.autograd.Function):
@@ -606,7 +429,7 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 
 
 def _reducescatter(tensors, title, name, op, before, after, process_set, wait, single, outputs=None):
-    _meeting(process_set)
+    meeting_of(process_set)
     if op not in (Average, Sum):
         raise NotImplementedError("reducescatter adds up or averages")
     _check_blend(op, tensors)
@@ -619,13 +442,13 @@ def _reducescatter(tensors, title, name, op, before, after, process_set, wait, s
             rows = tensor.shape[0] // ranks + (1 if place < tensor.shape[0] % ranks else 0)
             outputs.append(torch.empty([rows, *tensor.shape[1:]], dtype=tensor.dtype,
                                        device=tensor.device))
-    memories = [_Memory(tensor, output) for tensor, output in zip(tensors, outputs)]
+    memories = [Memory(tensor, output) for tensor, output in zip(tensors, outputs)]
 
     def finish(exchange):
         results = [memory.give_back() for memory in memories]
         return results[0] if single else results
 
-    return _begin("reducescatter", title, name, memories, process_set, finish, wait,
+    return begin("reducescatter", title, name, memories, process_set, finish, wait,
                   blend=_BLENDS[op], before=float(before), after=float(after))
 
 
@@ -701,7 +524,7 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=A
 
 def barrier(process_set=global_process_set) -> None:
     """Nobody leaves before everybody has come."""
-    _begin("barrier", "barrier", None, [], process_set, lambda exchange: None, True)
+    begin("barrier", "barrier", None, [], process_set, lambda exchange: None, True)
 
 
 _JOIN_SECONDS = 86_400.0  # who joins waits for the others' work, however long that is
@@ -710,7 +533,7 @@ _JOIN_SECONDS = 86_400.0  # who joins waits for the others' work, however long t
 def join(device: int = -1, process_set=global_process_set) -> int:
     """Says that no more comes from this rank, and waits until all have said so. All-reduces of the
     others go on without it. Returns the rank that came last."""
-    meeting = _meeting(process_set)
+    meeting = meeting_of(process_set)
     exchange = _core.NamedExchange("join", "", [])
     with internal_errors():
         meeting.exchanges.run([exchange], _JOIN_SECONDS)

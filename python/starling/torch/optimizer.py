@@ -15,19 +15,18 @@ import torch
 
 from .. import _core
 from ..common import world as _world
+from ..common.util import split_list
 from ..common.world import ProcessSet, global_process_set
 from .compression import Compression
 from .functions import broadcast_object
+from .handles import Handle, Memory, synchronize
 from .mpi_ops import (
     _BLENDS,
     Adasum,
     Average,
-    Handle,
-    _Memory,
     grouped_allreduce_async_,
     size,
     sparse_allreduce_async,
-    synchronize,
 )
 
 _BATCH_BYTES = 4 << 20  # of gradients that are asked for at once
@@ -105,11 +104,7 @@ class _Distributed:
                                  process_set=self.process_set)
         own.sort(key=lambda p: order.index(self._parameter_names[p]))
         if isinstance(groups, int):
-            length, more = divmod(len(own), groups)
-            parts, at = [], 0
-            for i in range(groups):
-                parts.append(own[at : at + length + (1 if i < more else 0)])
-                at += len(parts[-1])
+            parts = split_list(own, groups)
         else:
             wanted = {p for p in own}
             parts = [[p for p in part if p in wanted] for part in groups]
@@ -187,7 +182,7 @@ class _Distributed:
                     continue
                 gradient = gradient.to_dense()
             compressed, ctx = self._compression.compress(gradient)
-            memory = _Memory(compressed, compressed)
+            memory = Memory(compressed, compressed)
             exchanges.append(_core.NamedExchange("allreduce", name, [memory.described()],
                                                  _BLENDS[self.op], 0, before, after))
             memories.append(memory)
@@ -373,13 +368,15 @@ class _DistributedAdasum:
         raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
 
     def step(self, closure=None):
+        if not self.process_set.included():
+            return super().step(closure)
         moving = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         starts = [p.detach().clone() for p in moving]
         loss = super().step(closure)
         exchanges, parts, memories = [], [], []
         for p, start in zip(moving, starts):
             compressed, ctx = self._compression.compress(p.detach() - start)
-            memory = _Memory(compressed, compressed)
+            memory = Memory(compressed, compressed)
             exchanges.append(_core.NamedExchange("allreduce", self._parameter_names[p],
                                                  [memory.described()], "adasum"))
             memories.append(memory)
@@ -427,13 +424,18 @@ def DistributedOptimizer(  # noqa: N802, Horovod's name
     if num_groups != 0:
         warnings.warn("num_groups has been replaced by groups", DeprecationWarning)
         groups = num_groups if groups is None else groups
+    if backward_passes_per_step <= 0:
+        raise ValueError(f"backward_passes_per_step is at least 1, not {backward_passes_per_step}")
     groups = _checked_groups(groups)
     names = _names_of(optimizer, named_parameters)
     is_adasum = op == Adasum and size() > 1
     addition = _DistributedAdasum if is_adasum else _Distributed
     kind = type(optimizer.__class__.__name__, (addition, optimizer.__class__), {})
     distributed = kind.__new__(kind)
-    distributed.__dict__.update(optimizer.__dict__)
+    # What stands in place of a method, as the step() that a learning rate's schedule has put there, is
+    # the other optimizer's.
+    distributed.__dict__.update({name: value for name, value in optimizer.__dict__.items()
+                                 if not (callable(value) and hasattr(kind, name))})
     if is_adasum:
         distributed._distribute(names, compression, backward_passes_per_step, process_set)
     else:
@@ -441,6 +443,16 @@ def DistributedOptimizer(  # noqa: N802, Horovod's name
                                 op if op != Adasum else Average, gradient_predivide_factor, groups,
                                 sparse_as_dense, process_set)
     return distributed
+
+
+def step_here(optimizer: torch.optim.Optimizer) -> None:
+    """A step of the optimizer's own, which no other rank hears of."""
+    if isinstance(optimizer, _Distributed):
+        super(_Distributed, optimizer).step()
+    elif isinstance(optimizer, _DistributedAdasum):
+        super(_DistributedAdasum, optimizer).step()
+    else:
+        optimizer.step()
 
 
 def _checked_groups(groups):

@@ -13,6 +13,7 @@ from ..common import world as _world
 
 class _Timeline:
     def __init__(self, path: str, mark_cycles: bool):
+        self.path = path
         self.file = open(path, "w", encoding="utf-8")
         self.mark_cycles = mark_cycles
         self.rows: dict[str, int] = {}
@@ -52,18 +53,28 @@ _open: Optional[_Timeline] = None
 
 
 def start(file_path: str, mark_cycles: bool = False) -> None:
-    """Begins to record; rank 0 writes the file. What is recorded is what is synchronized."""
+    """Begins to record; rank 0 writes the file. What is recorded is what is synchronized.
+
+    A recording under way ends; or goes on, if it is of that file.
+    """
     global _open
-    here = _world.world()
+    is_ours = _world.world().rank == 0
     with _lock:
-        if _open is not None:
-            raise ValueError("a timeline is being recorded already; stop_timeline() ends it")
-        if here.rank == 0:
-            _open = _Timeline(file_path, mark_cycles)
+        if _open is not None and _open.path == file_path:
+            _open.mark_cycles = mark_cycles
+            return
+        ended, _open = _open, _Timeline(file_path, mark_cycles) if is_ours else None
+    if ended is not None:
+        ended.close()
 
 
 def stop() -> None:
     """Ends the recording, if there is one."""
+    _world.world()  # there must be one
+    close()
+
+
+def close() -> None:
     global _open
     with _lock:
         ended, _open = _open, None
@@ -72,8 +83,9 @@ def stop() -> None:
 
 
 def start_from_environment() -> None:
+    """HOROVOD_TIMELINE is a file, or DYNAMIC: only start() begins."""
     path = os.environ.get("HOROVOD_TIMELINE")
-    if path and _open is None:
+    if path and path != "DYNAMIC" and _open is None:
         start(path, os.environ.get("HOROVOD_TIMELINE_MARK_CYCLES") == "1")
 
 

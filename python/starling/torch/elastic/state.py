@@ -1,84 +1,30 @@
-"""What must survive an error: saved by commit(), brought back by restore(), made alike by sync()."""
+"""What must survive an error, of torch's kinds."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
-from ...common import world as _world
-from ...common.exceptions import HostsUpdatedInterrupt
+from ...common import elastic
 from ..functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from ..mpi_ops import rank
 from .sampler import ElasticSampler
 
 
-class State:
-    """What is saved, restored and made alike, and who is told when all have met again."""
+class State(elastic.State):
+    __doc__ = elastic.State.__doc__
 
-    def __init__(self, bcast_object: Callable = broadcast_object, get_rank: Callable = rank):
-        self._bcast_object = bcast_object
-        self._rank = get_rank
-        self._reset_callbacks: list[Callable] = []
-
-    def register_reset_callbacks(self, callbacks) -> None:
-        """Calls these whenever all have met again."""
-        self._reset_callbacks.extend(callbacks)
-
-    def on_reset(self) -> None:
-        self.reset()
-        for callback in self._reset_callbacks:
-            callback()
-
-    def commit(self) -> None:
-        """Saves, and looks whether workers have come or want to go. All must call it together."""
-        self.save()
-        self.check_host_updates()
-
-    def check_host_updates(self) -> None:
-        """Raises HostsUpdatedInterrupt if workers have come or want to go. All must call it together,
-        and it is raised in all."""
-        if _world.others_come_or_go():
-            raise HostsUpdatedInterrupt()
-
-    def save(self) -> None:
-        raise NotImplementedError
-
-    def restore(self) -> None:
-        raise NotImplementedError
-
-    def sync(self) -> None:
-        raise NotImplementedError
-
-    def reset(self) -> None:
-        """Prepares for other workers than before."""
-
-
-class ObjectState(State):
-    """Plain objects: each keyword is an attribute."""
-
-    def __init__(self, bcast_object: Callable = broadcast_object, get_rank: Callable = rank,
-                 **kwargs):
+    def __init__(self, bcast_object=broadcast_object, get_rank=rank):
         super().__init__(bcast_object, get_rank)
-        self._saved_state = kwargs
-        self._set_attrs()
 
-    def save(self) -> None:
-        self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
 
-    def restore(self) -> None:
-        self._set_attrs()
+class ObjectState(elastic.ObjectState):
+    __doc__ = elastic.ObjectState.__doc__
 
-    def sync(self) -> None:
-        if self._saved_state:
-            current = {name: getattr(self, name) for name in self._saved_state}
-            self._saved_state = self._bcast_object(current)
-            self._set_attrs()
-
-    def _set_attrs(self) -> None:
-        for name, value in self._saved_state.items():
-            object.__setattr__(self, name, copy.deepcopy(value))
+    def __init__(self, bcast_object=broadcast_object, get_rank=rank, **kwargs):
+        super().__init__(bcast_object, get_rank, **kwargs)
 
 
 class TorchState(ObjectState):
@@ -159,10 +105,13 @@ class SamplerStateHandler(StateHandler):
     pass
 
 
+# From torch 2.0 on all schedules are LRSchedulers; before, that of plateaus is of a class of its own.
+_Schedule = getattr(torch.optim.lr_scheduler, "LRScheduler", torch.optim.lr_scheduler._LRScheduler)
 _handlers = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
-    (torch.optim.lr_scheduler._LRScheduler, StateHandler),
+    (_Schedule, StateHandler),
+    (torch.optim.lr_scheduler.ReduceLROnPlateau, StateHandler),
     (ElasticSampler, SamplerStateHandler),
 ]
 
