@@ -134,7 +134,8 @@ void add_join_command(CLI::App& app, std::vector<std::string> program) {
       "  starling join 10.0.0.1:40123 --secret-file secret.txt       from another one\n"
       "  starling join --store etcd://10.0.0.1:2379/my-job --secret-file secret.txt\n"
       "  starling join -- ./my_program its arguments                 what `starling launch` runs");
-  join->add_option("door", joins->door, "host:port of any worker, as `starling status` shows it where the job runs");
+  join->add_option("door", joins->door,
+                   "host:port of any worker, as `starling status` shows it where the job runs");
   join->add_option("-n,--workers", joins->workers, "how many")->check(CLI::Range(1, 1024));
   join->add_option("--data-folder", joins->data_folder, "where the data is on this machine");
   joins->where.add_to(*join);
