@@ -6,13 +6,7 @@
 
 namespace starling {
 
-namespace {
-
 using namespace std::chrono_literals;
-
-constexpr Time kSpan = FlockPlan::kTrouble - FlockPlan::kBegin;
-
-}  // namespace
 
 FlockPlan::FlockPlan(Random random) {
   size = std::array{1, 2, 3, 4, 5, 8}[random.below(6)];

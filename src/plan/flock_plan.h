@@ -13,6 +13,8 @@ struct FlockPlan {
   static constexpr Time kBegin = std::chrono::seconds(5);     // by then all have met
   static constexpr Time kTrouble = std::chrono::seconds(35);  // nothing happens after it
 
+  static constexpr Time kSpan = kTrouble - kBegin;
+
   explicit FlockPlan(Random random);
   // These too, which are drawn for the time from 0 on.
   void add(Faults more);

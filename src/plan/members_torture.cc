@@ -34,19 +34,18 @@ Time some_time(Random& random, Time most) {
 // Who is not started again by itself, as workers are by chance, is by its launcher.
 void trouble_servers(FlockPlan& plan, int servers, Random random) {
   if (servers == 0) return;
-  constexpr Time kSpan = FlockPlan::kTrouble - FlockPlan::kBegin;
   Faults faults;
   for (int host = plan.hosts; host < plan.hosts + servers; ++host) {
     for (std::uint64_t kills = random.below(3); kills > 0; --kills) {
-      const Time when = some_time(random, kSpan);
+      const Time when = some_time(random, FlockPlan::kSpan);
       faults.crashes.push_back({host, when});
       faults.restarts.push_back({host, when + some_time(random, 5s)});
-      faults.restarts.push_back({host, kSpan + 1s});
+      faults.restarts.push_back({host, FlockPlan::kSpan + 1s});
     }
   }
   plan.add(std::move(faults));
   if (random.below(2) == 0) {
-    plan.add(draw_faults(random.bits(), plan.hosts + servers, kSpan, kPassing));
+    plan.add(draw_faults(random.bits(), plan.hosts + servers, FlockPlan::kSpan, kPassing));
   }
 }
 
