@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import deque
 from datetime import timedelta
-from typing import Callable, Optional, Sequence
+from typing import Callable, Optional, Sequence, Union
 
 import torch
 from torch._C import _distributed_c10d as c10d
@@ -14,11 +14,12 @@ from torch._C import _distributed_c10d as c10d
 _NO_TIMEOUT = timedelta(0)
 
 
-def seconds_of(timeout: Optional[timedelta]) -> Optional[float]:
+def seconds_of(timeout: Union[None, float, timedelta]) -> Optional[float]:
     """To torch both zero and less mean none."""
-    if timeout is None or timeout <= _NO_TIMEOUT:
+    if timeout is None:
         return None
-    return timeout.total_seconds()
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    return seconds if seconds > 0 else None
 
 
 class Work(c10d.Work):

@@ -67,6 +67,7 @@ _OPS = {
     dist.ReduceOp.BOR: ("or", torch.bitwise_or),
     dist.ReduceOp.BXOR: ("xor", torch.bitwise_xor),
 }
+_AT_ONCE = 0.001  # seconds
 _NAMES = {hash(op): name for op, (name, _) in _OPS.items()}  # comparing them takes ten times as long
 _LOCAL = {name: combine for name, combine in _OPS.values()}
 
@@ -468,16 +469,23 @@ class StarlingGroup(dist.ProcessGroup):
         self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
     ) -> None:
         """A barrier that names the ranks that did not come in time; only the first, or all."""
-        seconds = seconds_of(timeout) or self._timeout
+        is_over = timeout is not None and seconds_of(timeout) is None  # at once, with zero
+        seconds = _AT_ONCE if is_over else seconds_of(timeout) or self._timeout
         core, outcome = self._group.monitored_barrier(seconds, wait_all_ranks)
         self._begun(core, (), None).wait()
-        if outcome.missing:
-            ranks = ", ".join(str(rank) for rank in outcome.missing)
-            raise RuntimeError(
-                f"Ranks {ranks} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
-                if len(outcome.missing) > 1
-                else f"Rank {ranks} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
+        if not outcome.missing:
+            return
+        ranks = ", ".join(str(rank) for rank in outcome.missing)
+        many = "s" if len(outcome.missing) > 1 else ""
+        told = f"Rank{many} {ranks} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
+        if self._rank != 0:
+            told = (
+                f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while "
+                f"waiting for send/recv from rank 0: {told}"
             )
+        elif is_over:
+            told = f"Rank 0 timed out in monitoredBarrier after 0 ms: {told}"
+        raise RuntimeError(told)
 
 
 def others_come_or_go() -> bool:

@@ -99,7 +99,7 @@ Task<> SharedSession::in_time(Name name, Time timeout, Task<> task) {
         name.channel ? session_.comm().awaited(*name.channel) : std::vector<int>{};
     throw DeadlineExceeded(
         fmt::format(
-            "{} did not finish within {:.3g} s{}", name.text,
+            "{} did not finish within its timeout of {:.3g} s{}", name.text,
             std::chrono::duration<double>(timeout).count(),
             awaited.empty() ? "" : fmt::format(": it waits for rank {}", fmt::join(awaited, ", "))),
         "a worker may be stopped, far slower than the others, or doing something else");

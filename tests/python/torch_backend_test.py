@@ -258,14 +258,20 @@ class Checks:
             message = fails(RuntimeError, lambda: dist.monitored_barrier(
                 self.ours, timedelta(seconds=2), wait_all_ranks=name_all))
             assert f"{named} failed to pass" in message, message
+            assert RANK == 0 or f"Rank {RANK} successfully reached" in message, message
             dist.barrier(self.ours)
+        time.sleep(2 if RANK in late else 0)
+        message = fails(RuntimeError, lambda: self.ours.monitored_barrier(
+            timedelta(0) if RANK == 0 else 10.0))  # both are ways to say it
+        assert RANK > 0 or "Rank 0 timed out in monitoredBarrier" in message, message
+        dist.barrier(self.ours)
 
     def check_time_is_limited(self):
         impatient = dist.new_group(backend="starling", timeout=timedelta(seconds=1))
         message = ""
         if RANK > 0 and SIZE > 1:
             message = fails(RuntimeError, lambda: dist.broadcast(torch.ones(1), 0, group=impatient))
-            assert "broadcast did not finish within 1 s" in message, message
+            assert "broadcast did not finish within its timeout of 1 s" in message, message
             work = dist.irecv(torch.ones(1), 0, group=self.ours, tag=9)
             message = fails(RuntimeError, lambda: work.wait(timedelta(milliseconds=100)))
             assert "did not end within" in message, message
