@@ -9,10 +9,10 @@
 namespace starling {
 namespace {
 
-constexpr Channel kChannel{3};
+constexpr Channel kLongChannel{3};
 
 Task<> say_length(Comm& comm, std::uint64_t bytes) {
-  co_await comm.send(1, kChannel, object_bytes(bytes));
+  co_await comm.send(1, kLongChannel, object_bytes(bytes));
 }
 
 TEST(LongMessage, ComesWhole) {
@@ -21,15 +21,15 @@ TEST(LongMessage, ComesWhole) {
     std::vector<std::byte> received(3);
     Cluster cluster(2);
     cluster.run([&](Comm& comm) {
-      return comm.rank() == 0 ? send_long(comm, 1, kChannel, sent)
-                              : receive_long(comm, 0, kChannel, bytes, received);
+      return comm.rank() == 0 ? send_long(comm, 1, kLongChannel, sent)
+                              : receive_long(comm, 0, kLongChannel, bytes, received);
     });
     EXPECT_EQ(received, sent);
   }
 }
 
 Task<> for_a_while(Comm& comm, std::vector<std::byte>& received) {
-  Task<int> contest = race(receive_long(comm, 0, kChannel, std::size_t{1} << 40, received),
+  Task<int> contest = race(receive_long(comm, 0, kLongChannel, std::size_t{1} << 40, received),
                            sleep_until(comm.loop(), comm.loop().now() + std::chrono::seconds(5)));
   co_await contest;
 }
@@ -50,7 +50,7 @@ TEST(LongMessage, IsRefusedIfItCannotBe) {
   const std::string error = error_of([&] {
     cluster.run([&](Comm& comm) {
       return comm.rank() == 0 ? say_length(comm, 101)
-                              : receive_long(comm, 0, kChannel, 100, received);
+                              : receive_long(comm, 0, kLongChannel, 100, received);
     });
   });
   EXPECT_NE(error.find("rank 0 would hand over 101 bytes, which cannot be"), std::string::npos)
