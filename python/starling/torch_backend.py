@@ -103,8 +103,16 @@ class StarlingGroup(dist.ProcessGroup):
 
     _get_backend_name = name = getBackendName
 
-    # From torch 2.0 on a group has a backend for each kind of device; ours is all of them.
+    # From torch 2.0 on a group has a backend for each kind of device, which would keep the group's name;
+    # ours is all of them.
     supports_coalescing = False
+    group_name = group_desc = ""
+
+    def _set_group_name(self, name: str) -> None:
+        self.group_name = name
+
+    def _set_group_desc(self, description: str) -> None:
+        self.group_desc = description
 
     def _get_backend(self, device) -> "StarlingGroup":
         return self

@@ -106,6 +106,7 @@ def check_sizes_that_broke_an_invariant(gloo, ours):
         lambda: dist.all_to_all_single(torch.zeros(SIZE), torch.zeros(2 * SIZE), [1] * SIZE, [2] * SIZE,
                                        group=ours),
         lambda: dist.all_reduce(ONE, dist.ReduceOp.BAND, group=ours),
+        lambda: dist.all_reduce(ONE, c10d._make_nccl_premul_sum(2.0), group=ours),
         lambda: ours.send([ONE], RANK, 0),
         lambda: ours.recv([ONE], RANK, 0),
     ):

@@ -50,6 +50,16 @@ def check_every_way_in() -> None:
     dist.destroy_process_group()
 
 
+def check_a_group_is_destroyed_before_the_world() -> None:
+    begin("with a group")
+    for _ in range(3):
+        group = dist.new_group(list(range(SIZE)))
+        dist.barrier(group)
+        dist.destroy_process_group(group)
+    check_sum()
+    dist.destroy_process_group()
+
+
 def check_again_and_again() -> None:
     for time in range(30):
         begin(str(time))
@@ -90,6 +100,7 @@ def main() -> None:
     patience = int(os.environ.get("STARLING_TEST_SECONDS", 120))
     faulthandler.dump_traceback_later(patience, exit=True)  # what hangs says where
     check_every_way_in()
+    check_a_group_is_destroyed_before_the_world()
     check_again_and_again()
     check_forks_cannot_speak()
     check_loaders("fork")
