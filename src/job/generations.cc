@@ -99,6 +99,13 @@ Task<> Generations::meet_first(std::unique_ptr<Listener> listener) {
   co_await broadcast(comm(), kMembersChannel, all, 0);
 }
 
+bool Generations::can_go_on_after(const Error& error) {
+  return has_comm() &&
+         (comm().gone_count() > 0 || dynamic_cast<const PeerLost*>(&error) != nullptr ||
+          dynamic_cast<const CutOff*>(&error) != nullptr ||
+          dynamic_cast<const DeadlineExceeded*>(&error) != nullptr);
+}
+
 Mesh& Generations::comm() {
   if (!member_) throw Error("this worker is between two generations", "join the next one first");
   return member_->comm();

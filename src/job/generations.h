@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/error.h"
 #include "job/join.h"
 #include "job/roster_door.h"
 
@@ -31,6 +32,9 @@ class Generations {
   // Leaves the Comm, and is back with another. False if the others go on without us, as we have asked
   // for, or have come to the end without us.
   Task<bool> next();
+
+  // Whether an error is one that a later generation may do without: somebody is gone, or does not answer.
+  bool can_go_on_after(const Error& error);
 
   bool has_comm() const { return member_.has_value(); }
   Mesh& comm();

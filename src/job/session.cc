@@ -65,10 +65,7 @@ bool Session::next_generation() {
 }
 
 bool Session::can_go_on_after(const Error& error) {
-  return generations_ && generations_->has_comm() &&
-         (comm().gone_count() > 0 || dynamic_cast<const PeerLost*>(&error) != nullptr ||
-          dynamic_cast<const CutOff*>(&error) != nullptr ||
-          dynamic_cast<const DeadlineExceeded*>(&error) != nullptr);
+  return generations_ && generations_->can_go_on_after(error);
 }
 
 Session::~Session() = default;

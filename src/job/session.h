@@ -75,8 +75,7 @@ class Session {
 
   // Where workers come and go; nothing elsewhere.
   Generations* generations() { return generations_ ? &*generations_ : nullptr; }
-  // Whether an error is one that a later generation may do without: somebody is gone, or does not
-  // answer.
+  // Whether an error is one that a later generation may do without, if there can be one.
   bool can_go_on_after(const Error& error);
   // Leaves the Comm, of which nothing may be in use any more.
   void end_generation();

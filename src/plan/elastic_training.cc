@@ -84,10 +84,8 @@ class ElasticWorld {
       try {
         co_await serve_in_generation(job, estate);
         is_over = true;
-      } catch (const DeadlineExceeded& error) {
-        flock_.tell(fmt::format("host {}: {}", host, error.what()));
       } catch (const Error& error) {
-        if (job.comm().gone_count() == 0) throw;
+        if (!job.can_go_on_after(error)) throw;
         flock_.tell(fmt::format("host {}: {}", host, error.what()));
       }
       if (is_over) break;
@@ -133,10 +131,8 @@ class ElasticWorld {
         Task<bool> generation =
             train_in_generation(host, job, weights, gradients, estate, blocks, share);
         is_over = co_await generation;
-      } catch (const DeadlineExceeded& error) {
-        flock_.tell(fmt::format("host {}: {}", host, error.what()));
       } catch (const Error& error) {
-        if (job.comm().gone_count() == 0) throw;
+        if (!job.can_go_on_after(error)) throw;
         flock_.tell(fmt::format("host {}: {}", host, error.what()));
       }
       estate.close();
