@@ -88,7 +88,7 @@ test-torch2: python
 test-mpich:
 	@scripts/setup mpich
 	$(call configure,mpich)
-	$(call compile,mpich,mpi_test mpi-loop starling-program starling-trainer)
+	$(call compile,mpich,mpi_test mpi-loop starling-program starling-trainer starling-peer-mpi)
 	@cd build/mpich && ctest -R '^mpi_' --output-on-failure --no-tests=error
 
 # A tenth of them: make mutate SHARE=0.1 SEED=3
