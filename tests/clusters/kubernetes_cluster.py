@@ -1,11 +1,11 @@
 """A Kubernetes of its own: etcd, API server, controllers, scheduler, kubelet, containerd and CoreDNS, on one node.
 
     with KubernetesCluster(folder) as cluster:
-        cluster.load_image("starling", {"/usr/bin/starling": program}, ["/bin/bash"], entrypoint=["starling"])
+        cluster.load_image("starling", {"/etc/passwd": words}, ["entrypoint"], user="10001:10001")
         cluster.kubectl("apply", "-k", overlay)
 
 All of it runs in namespaces of its own, of processes, mounts and networks: they end together, whatever becomes of the test, and so does
-what they write to /run, /var/lib and /var/log, which is kept in memory (2 GB). Needs root.
+what they write to /run, /var/lib and /var/log, which is kept in memory. Needs root.
 """
 
 import hashlib
@@ -16,7 +16,6 @@ import re
 import shutil
 import subprocess
 import tarfile
-import tempfile
 import time
 from pathlib import Path
 
@@ -57,6 +56,9 @@ version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "pause:1"
   restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    base_runtime_spec = "{folder}/container.json"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
     conf_dir = "{folder}/cni"
@@ -90,8 +92,9 @@ def missing():
 
 
 class KubernetesCluster:
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, mounts):
+        """Mounts are folders of this machine by their places in each container: nobody need copy a gigabyte of libraries."""
+        self.folder, self.mounts = folder, mounts
         self.spaces = None
         self.first = None  # the process that all others in the spaces end with
         self.started = {}
@@ -148,6 +151,10 @@ class KubernetesCluster:
                                  "imagefs.available": "0%"}})}
         for name, text in files.items():
             (self.folder / name).write_text(text)
+        container = json.loads(subprocess.run(["ctr", "oci", "spec"], check=True, stdout=subprocess.PIPE).stdout)
+        container["mounts"] += [{"destination": place, "source": str(source), "type": "bind", "options": ["bind", "ro"]}
+                                for place, source in self.mounts.items()]
+        (self.folder / "container.json").write_text(json.dumps(container))
         subprocess.run(["openssl", "genrsa", "-out", self.folder / "accounts.key", "2048"], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -210,21 +217,18 @@ class KubernetesCluster:
     def get(self, *words):
         return json.loads(self.kubectl("get", *words, "-o", "json").stdout)
 
-    def load_image(self, name, files, programs, entrypoint, user="0"):
-        """Of the given files, by their places in it, of some programs of this machine, and of all libraries of these."""
-        contents = dict(files) | {f"/usr/bin/{program}": Path(shutil.which(program)) for program in programs}
-        binaries = [path for path in contents.values() if isinstance(path, Path)]
-        contents |= {library: Path(library) for path in binaries for library in libraries_of(path)}
-        contents = {re.sub("^/(lib|lib64|bin|sbin)/", r"/usr/\1/", place): path for place, path in contents.items()}
-        with subprocess.Popen(self.words("ctr", "--namespace", "k8s.io", "images", "import", "-"),
-                              stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as importing:
-            write_image(importing.stdin, contents, {
-                f"{name}:latest": {"Entrypoint": entrypoint, "User": user},
-                "pause:1": {"Entrypoint": ["/usr/bin/sleep", "infinity"]}})
-        if importing.returncode != 0:
-            raise ChildProcessError("containerd did not take the image")
+    def load_image(self, name, files, entrypoint, user):
+        """Of some files, their bytes by their places, and of what is mounted in each container."""
+        archive = self.folder / "image.tar"
+        # Nothing is mounted in the container that holds a pod's network: its only program comes with the image.
+        for path in ["/usr/bin/sleep", *libraries_of("/usr/bin/sleep")]:
+            files = files | {re.sub("^/(lib|lib64)/", r"/usr/\1/", path): Path(path).read_bytes()}
+        write_image(archive, files, self.mounts, {
+            f"{name}:latest": {"Entrypoint": entrypoint, "User": user, "Env": ["PATH=/programs:/usr/sbin:/usr/bin"]},
+            "pause:1": {"Entrypoint": ["/usr/bin/sleep", "infinity"]}})
+        self.run("ctr", "--namespace", "k8s.io", "images", "import", archive)
 
-    def wait(self, happened, what, seconds=180):
+    def wait(self, happened, what, seconds=600):
         for _ in range(seconds * 2):
             if happened():
                 return
@@ -266,30 +270,27 @@ def remove_group(group):
 
 
 def libraries_of(program):
-    said = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-    return re.findall(r"(?:=> |^\t)(/\S+) \(", said, re.MULTILINE)
+    said = subprocess.run(["ldd", program], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return re.findall(r"(/\S+) \(", said)
 
 
-def write_image(out, contents, images):
+def write_image(path, files, folders, images):
     """One layer, of which several images are made, in the format of `docker save`."""
-    with tempfile.TemporaryFile(dir="/dev/shm") as layer, tarfile.open(fileobj=out, mode="w|") as archive:
-        with tarfile.open(fileobj=layer, mode="w") as tar:
-            for place in ("usr", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "etc", "tmp", "runs"):
-                add(tar, place, type=tarfile.DIRTYPE, mode=0o1777 if place == "tmp" else 0o755)
-            for place in ("bin", "sbin", "lib", "lib64"):
-                add(tar, place, type=tarfile.SYMTYPE, linkname=f"usr/{place}")
-            for place, path in sorted(contents.items()):
-                add(tar, place.lstrip("/"), path if isinstance(path, bytes) else path.read_bytes(), mode=0o755)
-        layer.seek(0)
-        digest = hashlib.file_digest(layer, "sha256").hexdigest()
-        entry = tarfile.TarInfo("layer.tar")
-        entry.size = layer.tell()
-        layer.seek(0)
-        archive.addfile(entry, layer)
-        manifest = []
-        processor = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        for place in ["/tmp", "/runs", *folders]:
+            add(tar, place, type=tarfile.DIRTYPE, mode=0o1777 if place == "/tmp" else 0o755)
+        for place in ("bin", "sbin", "lib", "lib64"):
+            add(tar, place, type=tarfile.SYMTYPE, linkname=f"usr/{place}")
+        for place, data in files.items():
+            add(tar, place, data, mode=0o755)
+    layer = layer.getvalue()
+    digest = hashlib.sha256(layer).hexdigest()
+    processor = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    manifest = []
+    with tarfile.open(path, "w") as archive:
+        add(archive, "layer.tar", layer)
         for number, (name, config) in enumerate(images.items()):
-            config["Env"] = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
             image = {"architecture": processor, "os": "linux", "config": config,
                      "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]}}
             add(archive, f"{number}.json", json.dumps(image).encode())
@@ -298,7 +299,7 @@ def write_image(out, contents, images):
 
 
 def add(tar, place, data=b"", **properties):
-    entry = tarfile.TarInfo(place)
+    entry = tarfile.TarInfo(place.lstrip("/"))
     entry.size = len(data)
     for name, value in properties.items():
         setattr(entry, name, value)
