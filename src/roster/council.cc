@@ -200,7 +200,7 @@ bool Council::must_propose() {
   if (!votes()) return false;
   if (wanted_ == next_generation()) return true;
   const bool is_at_work = rules_.at_once && has_met_ && roster_.generation == generation_;
-  return is_at_work && lets_somebody_in();
+  return is_at_work && (leaves_ || lets_somebody_in());
 }
 
 // Proposes whenever it is for us to do that.

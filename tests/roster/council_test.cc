@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <list>
 #include <map>
 #include <memory>
 
@@ -186,6 +188,41 @@ TEST_F(Councils, WhoWaitsAtTheDoorIsToldOfTheEnd) {
 }
 
 // As if what is handed over never arrived.
+// Takes steps, and enters every generation that is due, until the others have gone on without it.
+Task<> work(Loop& loop, Council& council, bool& has_left) {
+  while (!has_left) {
+    for (std::uint64_t step = 1; !council.is_due(); ++step) {
+      council.note_step(step);
+      co_await sleep_until(loop, loop.now() + 5ms);
+    }
+    Task<bool> next = council.next();
+    const bool is_in = co_await next;
+    has_left = !is_in;
+    council.has_met();
+  }
+}
+
+// The second may say so when the generation without the first is agreed on already, with itself in it.
+TEST_F(Councils, TwoWhoLeaveAtAnyTimeBothLeave) {
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    const std::uint64_t id = 10 * i;
+    const Roster roster = first({id + 1, id + 2, id + 3, id + 4});
+    std::array<bool, 4> has_left{};
+    std::list<Running> working;
+    std::array<Council*, 4> members{};
+    for (std::uint64_t place = 0; place < 4; ++place) {
+      members[place] = &process(roster, id + 1 + place);
+      working.emplace_back(work(loop_, *members[place], has_left[place]));
+    }
+    pass(7ms);
+    members[2]->leave();
+    pass(i * 500us);
+    members[3]->leave();
+    pass(30s);
+    EXPECT_EQ(has_left, (std::array{false, false, true, true})) << i;
+  }
+}
+
 TEST_F(Councils, GenerationsThatComeToNoStepEndSomeDay) {
   Council& only = process(first({1}), 1);
   only.note_step(1);
