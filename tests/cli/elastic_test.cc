@@ -163,7 +163,8 @@ TEST_F(ElasticTraining, LeavesItsModelWhereTooFewAreLeft) {
   ASSERT_EQ(workers.size(), 2u);
   ::kill(workers[0], SIGKILL);
   EXPECT_EQ(train.wait(kTrainingPatience), "exit 1") << train.err();
-  EXPECT_NE(train.err().find("no generation after 1 came together and got on within 40 s"), std::string::npos)
+  EXPECT_NE(train.err().find("no generation after 1 came together and got on within 40 s"),
+            std::string::npos)
       << train.err();
   EXPECT_TRUE(std::filesystem::exists(run_ / "model.safetensors"));
 }
