@@ -22,12 +22,48 @@ def seconds_of(timeout: Union[None, float, timedelta]) -> Optional[float]:
     return seconds if seconds > 0 else None
 
 
+class Future(torch.futures.Future):
+    """Of an exchange; knows whether Python is to be called when it is done.
+
+    Whoever drives exchanges calls what was asked for at their end. Torch's own calls are short, but a
+    function in Python may wait for another exchange, which nobody would drive.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._lock = threading.Lock()
+        self._calls_python = False
+
+    def then(self, callback):
+        with self._lock:
+            self._calls_python = True
+        return super().then(callback)
+
+    def add_done_callback(self, callback) -> None:
+        with self._lock:
+            self._calls_python = True
+        super().add_done_callback(callback)
+
+    def fulfil(self, result) -> None:
+        self._settle(self.set_result, result)
+
+    def fail(self, error: Exception) -> None:
+        self._settle(self.set_exception, error)
+
+    def _settle(self, how: Callable, outcome) -> None:
+        with self._lock:
+            if not self._calls_python:
+                how(outcome)
+                return
+        threading.Thread(target=how, args=(outcome,), daemon=True).start()
+
+
 class Work(c10d.Work):
     """An exchange under way. Whoever waits drives it; a future is made only for those who ask."""
 
     # Many are made, so that what most do not need stands here.
     told = False  # whoever asked how it ended knows
-    _future: Optional[torch.futures.Future] = None
+    _future: Optional[Future] = None
     _lock = threading.RLock()  # of all works: it is held for long only where something was staged
 
     def __init__(self, core_work, staged: Sequence, result, source: Optional[Callable[[], int]] = None):
@@ -91,11 +127,11 @@ class Work(c10d.Work):
 
     _source_rank = source_rank
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> Future:
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = torch.futures.Future()
+            self._future = Future()
         self.core.then(self._fulfil)
         return self._future
 
@@ -104,10 +140,10 @@ class Work(c10d.Work):
             self.core.wait(0)
             self.conclude()
         except Exception as error:  # the future tells whoever waits for it
-            self._future.set_exception(error)
+            self._future.fail(error)
         else:
-            self._future.set_result(self._result)
             self.told = True
+            self._future.fulfil(self._result)
 
 
 class WorksUnderWay:

@@ -398,6 +398,18 @@ class Checks:
         future = dist.all_reduce(strided, group=self.ours, async_op=True).get_future()
         assert future.wait()[0][0].item() == sum(range(SIZE)), "the result is back where it belongs"
 
+    def check_futures_whose_callbacks_wait_for_others(self):
+        """As PowerSGD's do, and whatever was under way when they were asked for."""
+        def another(f):
+            return dist.all_reduce(f.value()[0], group=self.ours, async_op=True).get_future().wait()[0]
+
+        x = torch.full((5,), float(RANK))
+        if RANK == 0:
+            time.sleep(0.2)  # so that it is under way with the others
+        future = dist.all_reduce(x, group=self.ours, async_op=True).get_future()
+        done = future.then(another).then(lambda f: f.value() + 1).wait()
+        assert done[0].item() == sum(range(SIZE)) * SIZE + 1
+
     def check_many_at_once_and_forgotten(self):
         for i in range(200):
             dist.all_reduce(torch.ones(100), group=self.ours, async_op=True)
