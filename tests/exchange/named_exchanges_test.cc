@@ -18,7 +18,7 @@ namespace starling {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr NamedExchanges::Limits kLimits{10s, 4096, 300};  // some go with their request, some fused
+constexpr NamedExchanges::Limits kLimits{60s, 4096, 300};  // some go with their request, some fused
 constexpr int kGroupSizes[] = {1, 2, 3, 5, 8, 13};
 
 std::string words_of(const std::exception_ptr& error) {
