@@ -53,7 +53,7 @@ TEST(ChoiceBetweenHosts, IsOfFewMessagesWhenShortAndOfFewBytesWhenLong) {
 }
 
 // As many bytes as the ring, which no all-reduce can do without.
-TEST(AutoAllreduce, SendsTheFewestBytesBetweenHosts) {
+TEST(SimulatedAutoAllreduce, SendsTheFewestBytesBetweenHosts) {
   for (int ranks : {2, 3, 4, 5, 8}) {
     const std::size_t elements = 5040 * 3;
     auto all = values_of_all(Element::i32, elements, ranks);

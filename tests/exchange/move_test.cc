@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "math/vector_math.h"
-#include "sim/cluster.h"
 #include "tests/exchange/vectors.h"
+#include "tests/exchange/world.h"
 
 namespace starling {
 namespace {
@@ -24,46 +24,55 @@ std::vector<float> numbered(std::size_t count, float from) {
 
 TEST(Move, BringsEveryElementToItsPlace) {
   for (std::size_t length : kMoveLengths) {
-    Cluster cluster(2, {{1e9, 1ms}, {}});
+    if (!World::can_have(2)) continue;
+    World world(2, {{1e9, 1ms}, {}});
     const std::vector<float> sent = numbered(length, 5);
-    std::vector<float> received(length);
-    cluster.run([&](Comm& comm) {
+    Vectors received(2, std::vector<float>(length));
+    const auto wire_sent = [&](std::size_t rank) {
+      return world.comm(rank).ledger().total(Direction::sent).wire;
+    };
+    const std::uint64_t before = wire_sent(world.known().back());  // in a world that is not new
+    world.run([&](Comm& comm) {
       return comm.rank() == 0 ? move(comm, kWeights, Outgoing{1, sent})
-                              : move(comm, kWeights, Incoming{0, received});
+                              : move(comm, kWeights, Incoming{0, received[1]});
     });
-    EXPECT_EQ(received, sent) << length;
-    EXPECT_EQ(cluster.comm(1).ledger().total(Direction::sent).wire, 0u)
-        << "who only receives sends nothing, not even an empty message";
+    if (world.known().back() == 1) {
+      EXPECT_EQ(received[1], sent) << length;
+      EXPECT_EQ(wire_sent(1), before)
+          << "who only receives sends nothing, not even an empty message";
+    }
   }
 }
 
 TEST(Move, AddsWhatComesWhileItsOwnGoesTheSameWay) {
   for (std::size_t length : kMoveLengths) {
-    Cluster cluster(2, {{1e9, 1ms}, {}});
-    std::vector<std::vector<float>> values = {numbered(length, 1), numbered(length, 7)};
+    if (!World::can_have(2)) continue;
+    World world(2, {{1e9, 1ms}, {}});
+    Vectors values = {numbered(length, 1), numbered(length, 7)};
     std::vector<float> expected = values[0];
     add(expected, values[1]);
-    cluster.run([&](Comm& comm) {
+    world.run([&](Comm& comm) {
       const int other = 1 - comm.rank();
       std::vector<float>& own = values[static_cast<std::size_t>(comm.rank())];
       return move(comm, kWeights, {other, own},
                   {other, own, combiner(Element::f32, Reduction::sum)});
     });
-    EXPECT_EQ(values[0], expected) << length;
-    EXPECT_EQ(values[1], expected) << length;
+    for (const std::size_t rank : world.known()) EXPECT_EQ(values[rank], expected) << length;
   }
 }
 
 TEST(Move, TakesInMoreThanItGivesAndTheOtherWayAround) {
-  Cluster cluster(2, {{1e9, 1ms}, {}});
+  if (!World::can_have(2)) return;
+  World world(2, {{1e9, 1ms}, {}});
   std::vector<float> few = numbered(10, 1), many = numbered(300'000, 2), got_few(10),
                      got_many(300'000);
-  cluster.run([&](Comm& comm) {
+  world.run([&](Comm& comm) {
     return comm.rank() == 0 ? move(comm, kWeights, {1, few}, {1, got_many})
                             : move(comm, kWeights, {0, many}, {0, got_few});
   });
-  EXPECT_EQ(got_few, few);
-  EXPECT_EQ(got_many, many);
+  for (const std::size_t rank : world.known()) {
+    EXPECT_EQ(rank == 0 ? got_many : got_few, rank == 0 ? many : few) << rank;
+  }
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // Runs tests in each process of an mpirun: all in the same order, each for its own rank.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 
+#include "exchange/collectives.h"
 #include "net/mpi_comm.h"
 #include "runtime/race.h"
 #include "tests/mpi/mpi_world.h"
@@ -25,6 +27,17 @@ void run_over_mpi(Task<> task) {
   TcpLoop& loop = joined->loop;
   loop.run(within(loop, loop.now() + std::chrono::seconds(120), "the test", std::move(task)));
 }
+
+constexpr Channel kTelling{9, Purpose::control};
+
+void meet_over_mpi() { run_over_mpi(barrier(mpi_world(), kTelling)); }
+
+void tell_over_mpi(int rank, Bytes bytes) {
+  const Vector values(Element::u8, bytes.data(), bytes.size());
+  run_over_mpi(broadcast(mpi_world(), kTelling, values, rank));
+}
+
+Time time_of_this_machine() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace starling
 

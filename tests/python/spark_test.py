@@ -75,7 +75,7 @@ def is_there(process):
         return False
 
 
-def await_that(what, seconds=60):
+def await_that(what, seconds=180):
     deadline = time.monotonic() + seconds
     while not (found := what()):
         assert time.monotonic() < deadline, "it did not come to pass in time"
@@ -359,6 +359,51 @@ def check_a_killed_executor_begins_the_stage_anew(spark):
         assert starling.spark.run(once, (marker,), num_proc=3, spark=spark) == [0, 1, 2]
         killed = int(Path(marker).read_text())
         await_that(lambda: not is_there(killed), 10)
+
+
+def check_an_elastic_run_goes_on_without_a_killed_executor(spark):
+    """Rank 1 kills its executor; the others go slowly until whoever comes in its place trains, too."""
+    def train(folder):
+        import starling
+
+        torch.manual_seed(1)
+        model = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-5)
+        marker, back = f"{folder}/killed", f"{folder}/back"
+        came_later = os.path.exists(marker)
+        dist = starling.Dist(model)
+        samples = torch.utils.data.TensorDataset(torch.arange(900.0).view(-1, 1))
+        for epoch in range(3):
+            for step, (x,) in enumerate(dist.share(torch.utils.data.DataLoader(samples, 3))):
+                if epoch == 0 and step == 7 and dist.rank == 1 and not os.path.exists(marker):
+                    own = list(ancestors(os.getpid()))
+                    Path(marker).write_text(str(os.getpid()))
+                    os.kill(next(process for process, command in own if "ExecutorBackend" in command), signal.SIGKILL)
+                    time.sleep(600)
+                model(x).pow(2).mean().backward()
+                if dist.step(optimizer) and came_later:
+                    Path(back).write_text("")
+                time.sleep(0.001 if os.path.exists(back) else 0.2)
+        dist.finish()
+        return model.weight.item(), came_later
+
+    with tempfile.TemporaryDirectory() as folder:
+        told = starling.spark.run(train, (folder,), num_proc=3, elastic=True, timeout=10, start_timeout=300, spark=spark)
+        killed = int(Path(folder, "killed").read_text())
+        await_that(lambda: not is_there(killed), 10)
+    assert len(told) == 3 and all(told), told
+    assert len({weight for weight, _ in told}) == 1 and [later for _, later in told].count(True) == 1, told
+
+
+def check_a_program_of_ones_own_runs_under_spark_submit(cluster):
+    ended = subprocess.run(
+        [starling_program(), "spark-submit", "-n", str(WORKERS), "--master", cluster.url, "--conf",
+         "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m", "--", "launch", "--system",
+         "easgd", "--", "sh", "-c", f"echo $RANK of $WORLD_SIZE >>{cluster.folder}/own"],
+        env=cluster.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+    assert ended.returncode == 0, ended.stdout
+    said = sorted(Path(cluster.folder, "own").read_text().splitlines())
+    assert said == [f"{rank} of {WORKERS}" for rank in range(WORKERS)], said
 
 
 def check_an_elastic_job_goes_on_without_a_killed_executor(cluster):
