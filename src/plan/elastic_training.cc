@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Time kStepTimeout = 20s;
+constexpr Time kStepTimeout = 20s, kTimeToPart = 5s;
 constexpr std::size_t kElements = 23;
 
 Council::Rules rules_for(const ElasticTraining& training) {
@@ -211,7 +211,13 @@ class ElasticWorld {
         result_.acknowledged += gradient_of(*batch) * (averages_gradients(settings) ? 1 : n);
       }
       job.council().note_step(estate.done());
-      if (job.council().is_due() || comm.gone_count() > 0) co_return false;
+      const bool is_due = job.council().is_due();
+      if (is_due) {
+        Task<int> parting = race(estate.part(job.roster(), job.council().roster()),
+                                 sleep_until(loop, loop.now() + kTimeToPart));
+        co_await parting;
+      }
+      if (is_due || comm.gone_count() > 0) co_return false;
     }
     co_await with_patience(comm, kStepTimeout, "finishing", strategy->finish(replica));
     share = strategy->final_share();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -332,7 +333,7 @@ Roster Council::compose(const Roster& voters, const Tally& tally) {
     if (!works || next.workers() < rules_.most_workers) next.members.push_back(guest);
   }
   std::ranges::stable_sort(next.members, {}, &Member::role);
-  next.begins_after = last_step(tally);
+  next.begins_after = last_step(voters, tally);
   return next;
 }
 
@@ -347,14 +348,17 @@ void Council::leave_out_who_cannot_meet(Roster& next, const Roster& voters,
   }
 }
 
-// Where all members are there and at work, none needs to repeat a step.
-std::uint64_t Council::last_step(const Tally& tally) const {
-  std::uint64_t furthest = 0;
+// Where all members are there and at work, none needs to repeat a step. Those who do not go step by step
+// have all done the least of theirs.
+std::uint64_t Council::last_step(const Roster& voters, const Tally& tally) const {
+  std::uint64_t furthest = 0, least = std::numeric_limits<std::uint64_t>::max();
   for (std::size_t place = 0; place < tally.answers.size(); ++place) {
     if (!tally.agree[place] || tally.answers[place].message->stopped != 0) return 0;
-    furthest = std::max(furthest, tally.answers[place].message->step);
+    const std::uint64_t step = tally.answers[place].message->step;
+    furthest = std::max(furthest, step);
+    if (voters.members[place].role == Member::Role::worker) least = std::min(least, step);
   }
-  return rules_.in_step ? furthest + kStepsAhead : 0;
+  return rules_.in_step ? furthest + kStepsAhead : least;
 }
 
 // Those who have a part in it, and those who have none any more.

@@ -145,7 +145,7 @@ class Council {
   Task<bool> propose();
   Roster compose(const Roster& voters, const Tally& tally);
   void leave_out_who_cannot_meet(Roster& next, const Roster& voters, const Tally& tally) const;
-  std::uint64_t last_step(const Tally& tally) const;
+  std::uint64_t last_step(const Roster& voters, const Tally& tally) const;
   Task<> poll(const Message& question, const Roster& voters, Tally& tally, Message::Kind agreement);
   Task<> ask_one(Member member, Message question, Time patience, RosterPost::Answer& answer);
   bool is_worth_it(const Tally& tally) const;

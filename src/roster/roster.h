@@ -30,7 +30,7 @@ static_assert(sizeof(Member) == 40 && std::is_trivially_copyable_v<Member>);
 struct Roster {
   std::uint64_t generation = 0;
   // The step of the generation before after which this one begins, so that none is repeated; 0: at
-  // once.
+  // once, as not all were at work.
   std::uint64_t begins_after = 0;
   std::vector<Member> members;  // workers first
 

@@ -54,6 +54,22 @@ void Estate::settle(Group workers, std::uint64_t generation) {
   progress_.emplace(workers, 0, std::max<std::uint64_t>(1, stride));
 }
 
+Task<> Estate::part(const Roster& now, const Roster& next) {
+  if (!progress_ || all_are_alike_ || next.begins_after == 0) co_return;
+  std::vector<int> leaving;
+  for (int place = 0; place < places_; ++place) {
+    if (!next.has(now.members[static_cast<std::size_t>(place)].id)) leaving.push_back(place);
+  }
+  if (std::ranges::count(leaving, place_) > 0) {
+    progress_->end();
+    co_await progress_->settle();
+    co_return;
+  }
+  for (const int place : leaving) {
+    while (!progress_->has_left(place)) co_await progress_->news().rung();
+  }
+}
+
 void Estate::close() {
   if (!progress_) return;
   heard_ = progress_->done();

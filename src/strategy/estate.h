@@ -5,12 +5,14 @@
 //   estate.batches()                                for a dealer: how many turns there are
 //   estate.at(turn)                                 which batch of the whole training that is
 //   estate.took(), estate.did()                     around each
+//   estate.part(now, next)                          another was agreed on
 //   estate.close()                                  the generation is over
 //
 // While they work, all tell each other now and then how far they are: what a worker has done that is
-// lost before it has said so is done again.
+// lost before it has said so is done again. Who leaves says so before it goes.
 #pragma once
 
+#include "roster/roster.h"
 #include "strategy/batch_ledger.h"
 #include "strategy/progress.h"
 #include "strategy/succession.h"
@@ -37,6 +39,9 @@ class Estate {
   // Later ones: those who come from the generation before agree on what is done, and who has just
   // joined, or is behind, gets another's state.
   Task<> take_over(Group workers, std::uint64_t generation, const State& state);
+  // Where all were at work who agreed on the next generation: whoever leaves tells the others the last of
+  // what it has done, and they wait for that.
+  Task<> part(const Roster& now, const Roster& next);
   // Nothing is said or heard any more.
   void close();
 

@@ -26,6 +26,8 @@ class Progress {
   void end();
   // Until all have been told.
   Task<> settle();
+  // Whether that one has said so, or is lost: it does no more.
+  bool has_left(int rank) const { return left_[static_cast<std::size_t>(rank)]; }
 
   // How far the slowest of these ranks is that is neither lost nor done.
   std::uint64_t slowest_of(std::span<const int> ranks) const;
