@@ -56,9 +56,28 @@ void Session::end_generation() {
   generations_->leave_comm();
 }
 
-bool Session::next_generation() {
+namespace {
+
+constexpr Time kNowAndThen = std::chrono::milliseconds(100);
+
+Task<> enter_next(Generations& generations, bool& is_in) {
+  Task<bool> entering = generations.next();
+  is_in = co_await entering;
+}
+Task<> now_and_then(Clock& clock, const std::function<void()>& action) {
+  while (true) {
+    action();
+    co_await sleep_until(clock, clock.now() + kNowAndThen);
+  }
+}
+
+}  // namespace
+
+bool Session::next_generation(const std::function<void()>& meanwhile) {
   end_generation();
-  if (!loop_.run(generations_->next())) return false;
+  bool is_in = false;
+  loop_.run(race(enter_next(*generations_, is_in), now_and_then(loop_, meanwhile)));
+  if (!is_in) return false;
   comm().go_on_from(*books_);
   entered();
   return true;

@@ -81,8 +81,8 @@ class Session {
   void end_generation();
   // The same, if that has not been done, and is back with that of a later
   // generation, another rank perhaps, and its books. False if the others go on without us, as we have
-  // asked for.
-  bool next_generation();
+  // asked for. Until then `meanwhile` is called now and then; what it throws ends the wait.
+  bool next_generation(const std::function<void()>& meanwhile = [] {});
 
   // Drives a task to its end, for no longer than the job's timeout; `what` names it in the error.
   void run(const char* what, Task<> task);

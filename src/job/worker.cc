@@ -25,6 +25,7 @@ namespace starling {
 
 namespace {
 
+constexpr Time kTimeToPart = std::chrono::seconds(5);
 constexpr std::uint64_t kStillAtIt = ~std::uint64_t{0};
 // Optimizers have a model or two of their own; nobody hands over so many.
 constexpr std::size_t kMostOfAModel = 64;
@@ -141,12 +142,20 @@ void Worker::visit_state(State state) {
 
 // What looks at the Comm goes before it.
 void Worker::end_generation() {
+  if (strategy_ && session_->generations()->council().is_due()) part();
   comm().owe_a_finish(false);
   traffic_.reset();
   step_.reset();
   if (strategy_) strategy_->close();
   strategy_.reset();
   estate_.close();
+}
+
+// What is not heard of in time is done again.
+void Worker::part() {
+  const Generations& generations = *session_->generations();
+  loop().run(race(estate_.part(generations.roster(), session_->generations()->council().roster()),
+                  sleep_until(loop(), loop().now() + kTimeToPart)));
 }
 
 bool Worker::generation_is_over() {
@@ -159,10 +168,10 @@ void Worker::leave() {
 }
 
 // One that ends before it has begun is followed by another.
-bool Worker::next_generation() {
+bool Worker::next_generation(const std::function<void()>& meanwhile) {
   while (true) {
     end_generation();
-    if (!session_->next_generation()) {
+    if (!session_->next_generation(meanwhile)) {
       report_event(job(), {{"event", "left"}});
       return false;
     }

@@ -88,8 +88,9 @@ class Worker {
   // answer.
   bool can_go_on_after(const Error& error) { return session_->can_go_on_after(error); }
   // After a step that has failed, or where the generation is over: goes on with those who are there
-  // now, from where the work stands. False if this worker has left, as it had asked for.
-  bool next_generation();
+  // now, from where the work stands. False if this worker has left, as it had asked for. While it waits
+  // for them, it calls `meanwhile` now and then; what that throws ends the wait.
+  bool next_generation(const std::function<void()>& meanwhile = [] {});
   // Whether there is one: not after one that could not be had.
   bool has_generation() const { return strategy_ != nullptr; }
   // Asks the others to go on without us; it takes effect when the generation is over.
@@ -178,6 +179,7 @@ class Worker {
   auto telling(const Action& action);
   void begin();
   void begin_generation();
+  void part();
   void end_generation();
   void start();
   void take_over();

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -49,7 +50,7 @@ constexpr const char* kModelFile = "model.safetensors";
 constexpr Channel kCheckpointChannel{5, Purpose::control, "a checkpoint"};
 
 struct AskedToStop : Error {
-  using Error::Error;
+  AskedToStop() : Error("the launcher asked it to stop") {}
 };
 
 // What the lead learns of every worker at the end.
@@ -104,7 +105,7 @@ class Trainer {
           over_ = true;
         } catch (const Error& error) {
           if (!dist_.can_go_on_after(error)) throw;
-          go_on();
+          go_on(stop);
         }
       }
     } catch (const std::exception& error) {
@@ -115,9 +116,12 @@ class Trainer {
 
  private:
   // With those who are there now; or without us, if we have left.
-  void go_on() {
+  void go_on(const StopSignal& stop) {
     dealer_.reset();
-    over_ = !dist_.next_generation();
+    over_ = !dist_.next_generation([&] {
+      if (stop.asked()) throw AskedToStop();
+      if (stop.asked_to_leave()) dist_.leave();
+    });
     if (!over_) deal();
   }
   std::uint64_t evaluations_due(std::uint64_t step) const {
@@ -159,10 +163,10 @@ class Trainer {
       step_ = step + 1;
       report_progress();
       if (taken && checkpoint_is_due(stop)) keep_checkpoint();
-      if (all_stop()) throw AskedToStop("the launcher asked it to stop");
+      if (all_stop()) throw AskedToStop();
       if (stop.asked_to_leave()) dist_.leave();
       if (dist_.generation_is_over()) {
-        go_on();
+        go_on(stop);
         if (over_) return;
       }
     }
@@ -282,8 +286,10 @@ class Trainer {
   // All workers draw the same first weights, so that none need be sent, and their dropout from
   // streams of their own; those who have parts of the same layers draw alike.
   Model seeded_model(Workshop& workshop) {
-    at::set_num_threads(std::max(
-        1, static_cast<int>(std::thread::hardware_concurrency()) / session_->job().local_size));
+    if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // no launcher has shared the cores out
+      at::set_num_threads(std::max(
+          1, static_cast<int>(std::thread::hardware_concurrency()) / session_->job().local_size));
+    }
     const auto seed = static_cast<std::uint64_t>(settings_.seed) * 10'000;
     torch::manual_seed(seed);
     workshop.visit_state(legacy_.state().in("workshop"));
@@ -347,7 +353,7 @@ class Trainer {
     std::uint64_t batch = kNoMore;
     if (asks_for_work() && stop.asked() && !meets()) batch = kStop;
     dist_.run("asking for work", ask_for_batch(batch));
-    if (batch == kStop) throw AskedToStop("the launcher asked it to stop");
+    if (batch == kStop) throw AskedToStop();
     return batch == kNoMore ? std::nullopt : std::optional(batch);
   }
   Task<> ask_for_batch(std::uint64_t& batch) {
@@ -665,10 +671,10 @@ class Trainer {
     summary.accuracy = accuracy_;
     summary.loss = loss_;
     if (settings_.train.is_text()) summary.loss_unit = kBitsPerCharacter;
-    // What those who were lost have learned from is not among the samples that are left to count.
-    summary.epochs = dist_.is_elastic()
-                         ? epochs()
-                         : static_cast<double>(samples) / static_cast<double>(train_.count());
+    const auto count = static_cast<double>(train_.count());
+    // Those who have gone are not there to say what they have learned from.
+    if (dist_.is_elastic()) samples = static_cast<std::uint64_t>(std::llround(epochs() * count));
+    summary.epochs = static_cast<double>(samples) / count;
     summary.steps = step_;
     summary.samples = samples;
     summary.seconds = seconds(dist_.loop().now() - start_);
