@@ -75,6 +75,8 @@ void train_once(const TrainCommand& command) {
     fmt::print("{}\n", as_json(summary).dump());
   } else if (summary.accuracy) {
     print_summary(summary);
+  } else if (summary.ended) {
+    fmt::print("{}\n", describe_end(summary));
   }
   if (summary.accuracy) check_reached(plan.settings, summary);
 }

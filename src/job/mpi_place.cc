@@ -18,12 +18,14 @@ constexpr int kMostProcesses = 4096;
 struct Dialect {
   const char* rank;
   const char* size;
+  const char* local_rank;
   const char* local_size;
 };
 constexpr Dialect kDialects[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-    {"PMIX_RANK", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"},
 };
 
 const Dialect* spoken() {
@@ -55,9 +57,12 @@ MpiPlace mpi_place() {
                 "start it by `mpirun -np 4 ...`, or leave out --transport");
   }
   const int size = number(dialect->size, 1, kMostProcesses);
-  const bool says_local = std::getenv(dialect->local_size) != nullptr;
-  return {number(dialect->rank, 0, size - 1), size,
-          says_local ? number(dialect->local_size, 1, size) : size};
+  const int rank = number(dialect->rank, 0, size - 1);
+  const auto local = [](const char* variable, int low, int high, int else_) {
+    return std::getenv(variable) == nullptr ? else_ : number(variable, low, high);
+  };
+  const int local_size = local(dialect->local_size, 1, size, size);
+  return {rank, size, local(dialect->local_rank, 0, size - 1, rank % local_size), local_size};
 }
 
 }  // namespace starling

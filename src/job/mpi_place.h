@@ -6,7 +6,7 @@ namespace starling {
 
 struct MpiPlace {
   int rank, size;
-  int local_size;  // of them on this machine
+  int local_rank, local_size;  // among those of this machine
 };
 
 bool is_under_mpirun();

@@ -101,7 +101,7 @@ struct MixingSummary {
 };
 
 struct RunSummary {
-  // "interrupted" or "failed", and by whom; none: it came to its end.
+  // "interrupted" or "failed", and by whom; "left", and others go on; none: it came to its end.
   std::optional<std::string> ended, reason;
   std::optional<std::string> strategy, model, data;
   std::optional<std::string> program;   // of the user's own

@@ -163,15 +163,11 @@ class Launcher {
                       [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
     }
     if (hosts_) return start_on_hosts(listener->native_handle());
-    const int servers_here = plan_.machine == 0 ? plan_.servers : 0;
-    for (int local = 0; local < plan_.workers + servers_here; ++local) {
-      const bool serves = local >= plan_.workers;
-      const int rank =
-          serves ? plan_.all_workers() + local - plan_.workers : plan_.first_worker() + local;
-      if (plan_.mpi && plan_.mpi->rank != rank) continue;
+    int local = 0;
+    for (const int rank : plan_.ranks_here()) {
       const int open_fd = listener ? listener->native_handle() : plan_.listen_fd;
       const int listen_fd = rank == 0 ? open_fd : -1;
-      start_worker({rank, local, serves, listen_fd, plan_.guest_of});
+      start_worker({rank, local++, rank >= plan_.all_workers(), listen_fd, plan_.guest_of});
     }
   }
 
@@ -188,10 +184,9 @@ class Launcher {
     if (const std::optional<EnginePlace>& at = plan_.place) {
       return {at->rank, at->size, at->local_rank, at->local_size, at->machine, at->machines, host};
     }
-    return {rank,          plan_.all_workers(),
-            local,         plan_.mpi ? plan_.mpi->local_size : plan_.workers,
-            plan_.machine, plan_.machines,
-            host};
+    const int local_rank = plan_.mpi ? plan_.mpi->local_rank : local;
+    const int local_size = plan_.mpi ? plan_.mpi->local_size : plan_.workers;
+    return {rank, plan_.all_workers(), local_rank, local_size, plan_.machine, plan_.machines, host};
   }
 
   struct Start {
@@ -286,18 +281,21 @@ class Launcher {
 
   void tell_doors() {
     if (!plan_.elastic) return;
-    const std::vector<std::string> doors = doors_of_others(nullptr);
+    const std::vector<std::string> doors = doors_here(nullptr);
     if (keeper_) keeper_->set_doors(doors);
     if (!folder_) return;
     std::vector<JobDoor> known;
     for (const std::string& door : doors) known.push_back({door, secret_, plan_.tls});
     folder_->set_doors(known);
   }
-  void tell_roster(const nlohmann::json& event) {
-    if (!keeper_ || !event.contains("doors") || !event.contains("generation")) return;
+  void take_roster(const nlohmann::json& event) {
+    if (!event.contains("doors") || !event.contains("generation")) return;
     try {
-      keeper_->set_roster(event["generation"].get<std::uint64_t>(),
-                          event["doors"].get<std::vector<std::string>>());
+      const auto generation = event["generation"].get<std::uint64_t>();
+      if (generation <= generation_) return;  // all workers tell of each
+      roster_ = event["doors"].get<std::vector<std::string>>();
+      generation_ = generation;
+      if (keeper_) keeper_->set_roster(generation_, roster_);
     } catch (const nlohmann::json::exception&) {  // the program may be anybody's
     }
   }
@@ -326,12 +324,21 @@ class Launcher {
     start_worker({worker.rank, worker.local, worker.serves, -1,
                   fmt::format("{}", fmt::join(doors_of_others(&worker), ","))});
   }
-  std::vector<std::string> doors_of_others(const Worker* worker) const {
+  std::vector<std::string> doors_here(const Worker* besides) const {
     std::vector<std::string> doors;
     for (const auto& other : workers_) {
-      if (other.get() != worker && !other->status && !other->door.empty()) {
+      if (other.get() != besides && !other->status && !other->door.empty()) {
         doors.push_back(other->door);
       }
+    }
+    return doors;
+  }
+  // And those on other machines, as far as it is known.
+  std::vector<std::string> doors_of_others(const Worker* worker) const {
+    std::vector<std::string> doors = doors_here(worker);
+    for (const std::string& door : roster_) {
+      const auto is_its = [&](const auto& each) { return each->door == door; };
+      if (std::ranges::none_of(workers_, is_its)) doors.push_back(door);
     }
     return doors;
   }
@@ -541,7 +548,7 @@ class Launcher {
                            return each->serves || each->joined;
                          });
     }
-    if (has_kind && event["event"] == "roster") return tell_roster(event);
+    if (has_kind && event["event"] == "roster") return take_roster(event);
     if (has_kind && event["event"] == "left") worker.left = true;
     if (has_kind && event["event"] == "generation") check_resets(event);
     if (has_kind && event["event"] == "saving") worker.saves = true;
@@ -627,7 +634,19 @@ class Launcher {
     if (first_to_miss_ != nullptr || go_on) return;
     first_to_miss_ = &worker;
     const bool cut_off = worker.error && worker.error->cut_off;
-    after(cut_off ? kTimeToNoticeACut : kTimeToNotice, [this] { stop(); });
+    after(cut_off ? kTimeToNoticeACut : kTimeToNotice, [this] { stop_who_cannot_go_on(); });
+  }
+  // Where one has all the links that it needs, the others have them, too, and may only be slow to say so;
+  // who lacks one gives up by itself.
+  void stop_who_cannot_go_on() {
+    if (others_can_go_on_without(*first_to_miss_)) {
+      first_to_miss_ = nullptr;
+    } else if (can_be_lost(*first_to_miss_) &&
+               std::ranges::any_of(workers_, [](const auto& each) { return each->joined; })) {
+      after(kTimeToNotice, [this] { stop_who_cannot_go_on(); });
+    } else {
+      stop();
+    }
   }
 
   // Once it has ended, and has said whether it has only left. Then the training is over: who has not been
@@ -749,14 +768,18 @@ class Launcher {
           "workers came or went more often than the reset limit of {} allows", *plan_.reset_limit);
       return;
     }
-    if (result_.interrupted || first_to_fail_ == nullptr) return;
+    if (result_.interrupted) return;
     const bool some_ended_well = std::ranges::any_of(workers_, [](const auto& worker) {
       return !worker->serves && *worker->status == 0 && !worker->left;
     });
+    const bool some_left = std::ranges::any_of(
+        workers_, [](const auto& worker) { return !worker->serves && worker->left; });
+    result_.left = some_left && !some_ended_well;
+    if (first_to_fail_ == nullptr) return;
     const bool none_is_missed = std::ranges::all_of(workers_, [this](const auto& worker) {
       return *worker->status == 0 || can_be_lost(*worker);
     });
-    if (none_is_missed && some_ended_well) {
+    if (none_is_missed && (some_ended_well || some_left)) {
       for (const auto& worker : workers_) {
         const bool was_lost = *worker->status != 0 && !worker->told_to_end;
         if (was_lost) result_.losses.push_back(describe(*worker));
@@ -799,6 +822,8 @@ class Launcher {
   std::string rendezvous_, secret_;
   StorePlace store_;
   std::optional<StoreKeeper> keeper_;
+  std::vector<std::string> roster_;  // the doors of all, as of the newest generation known
+  std::uint64_t generation_ = 0;
   BlasKernels kernels_ = blas_kernels();
   bool all_have_joined_ = false;
   std::optional<HostBook> hosts_;
@@ -840,6 +865,16 @@ int LaunchPlan::all_workers() const {
 int LaunchPlan::first_worker() const {
   return shares.empty() ? machine * workers
                         : std::accumulate(shares.begin(), shares.begin() + machine, 0);
+}
+
+std::vector<int> LaunchPlan::ranks_here() const {
+  if (mpi) return {mpi->rank};
+  std::vector<int> ranks(static_cast<std::size_t>(workers));
+  std::iota(ranks.begin(), ranks.end(), first_worker());
+  for (int server = machine; server < servers; server += machines) {
+    ranks.push_back(all_workers() + server);
+  }
+  return ranks;
 }
 
 std::string make_secret() {

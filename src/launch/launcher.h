@@ -40,7 +40,8 @@ namespace starling {
 struct LaunchPlan {
   std::vector<std::string> command;
   int workers = 1;  // on this machine
-  // Parameter servers: processes of their own, behind the workers, all on machine 0.
+  // Parameter servers: processes of their own, behind the workers. Machines take them in turns, so that
+  // none has all traffic, nor a shard and its copies.
   int servers = 0;
   std::vector<std::string> server_command;
   bool survives_losses = false;
@@ -106,6 +107,7 @@ struct LaunchPlan {
 
   int all_workers() const;
   int first_worker() const;  // of this machine
+  std::vector<int> ranks_here() const;
 
   // Over MPI all launchers share a terminal and a run folder: only one of them uses it.
   bool speaks() const { return !mpi || mpi->rank == 0; }
@@ -118,6 +120,7 @@ struct LaunchResult {
   std::string error;         // one line: whose fault, and what it was; empty if all went well
   bool interrupted = false;  // by Ctrl-C or SIGTERM
   bool lost_others = false;  // no trouble of this machine's own: its workers have lost others
+  bool left = false;         // its workers have, all that were there at last, and the others go on
   std::vector<std::string> losses;  // whom the job survived, one line each
 };
 

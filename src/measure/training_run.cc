@@ -120,17 +120,11 @@ class Watch {
     if (launch.mpi) {
       shelf.machine = launch.mpi->rank;
       shelf.machines = launch.mpi->size;
-      shelf.ranks = {launch.mpi->rank};
     } else {
       shelf.machine = launch.machine;
       shelf.machines = launch.machines;
-      for (int i = 0; i < launch.workers; ++i) {
-        shelf.ranks.push_back(launch.machine * launch.workers + i);
-      }
-      for (int i = 0; i < launch.servers && launch.machine == 0; ++i) {
-        shelf.ranks.push_back(plan_.settings.workers + i);
-      }
     }
+    shelf.ranks = launch.ranks_here();
     shelf_.emplace(std::move(shelf));
   }
 
@@ -192,15 +186,16 @@ class Watch {
 
   // Once there is a result, the model is saved, and whoever is lost afterwards takes nothing away.
   bool came_to_its_end(const LaunchResult& outcome) const {
-    return !outcome.interrupted && (outcome.exit_code == 0 || tally_.has_result());
+    return !outcome.interrupted && !outcome.left && (outcome.exit_code == 0 || tally_.has_result());
   }
 
   RunSummary sum_up(const LaunchResult& outcome) {
     RunSummary summary = tally_.summary();
     summary.lost = outcome.losses;
     if (!came_to_its_end(outcome)) {
-      summary.ended = outcome.interrupted ? "interrupted" : "failed";
-      summary.reason = outcome.error;
+      summary.ended = outcome.left ? "left" : outcome.interrupted ? "interrupted" : "failed";
+      summary.reason = outcome.left ? "the workers of this machine have left, and the others go on"
+                                    : outcome.error;
       summary.accuracy.reset();  // there is no final model
       summary.loss.reset();
     } else if (outcome.exit_code != 0) {
@@ -260,6 +255,7 @@ RunSummary run_training(TrainingPlan plan) {
     fmt::print(stderr, "error: {}\n", describe_end(summary));
     throw Interrupted(outcome);
   }
+  if (outcome.left) return summary;
   if (summary.ended && summary.steps) throw TrainingBroke(describe_end(summary));
   if (summary.ended) throw Error(describe_end(summary));
   if (!summary.accuracy && has_first) throw Error("the workers ended without a result");

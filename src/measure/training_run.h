@@ -38,7 +38,7 @@ class TrainingBroke : public Error {
 
 // Returns the summary; throws Error with the culprit's reason if the run fails, TrainingBroke if it had
 // begun by then, and Interrupted, once that has been said, on Ctrl-C. All leave a summary that says so,
-// and the last model.
+// and the last model. Where the workers have left others that go on, there is no result, and no error.
 RunSummary run_training(TrainingPlan plan);
 
 struct ProgramRun {

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "launch/job_folder.h"
@@ -55,6 +56,27 @@ class ElasticTraining : public testing::Test {
       std::this_thread::sleep_for(20ms);
     }
     ADD_FAILURE() << "it did not come to step " << step;
+  }
+
+  std::string secret_file() {
+    const std::filesystem::path secret = folder_.path() / "secret";
+    std::ofstream(secret) << "a secret for those who join\n";
+    std::filesystem::permissions(secret, std::filesystem::perms::owner_read);
+    return secret.string();
+  }
+  // What to say on each of two machines, with a worker each, which would both take all cores.
+  const Words one_thread = {"OMP_NUM_THREADS=1"};
+  std::function<Words(int)> machines(const Words& more) {
+    Words all = words(more);
+    const Words where = {
+        "--workers",     "2",           "--machines", "2", "--rendezvous", free_address(),
+        "--secret-file", secret_file(), "--machine"};
+    all.insert(all.end(), where.begin(), where.end());
+    return [all](int machine) {
+      Words own = all;
+      own.push_back(std::to_string(machine));
+      return own;
+    };
   }
 
   static void until_joined(Process& join) {
@@ -169,10 +191,24 @@ TEST_F(ElasticTraining, LeavesItsModelWhereTooFewAreLeft) {
   EXPECT_TRUE(std::filesystem::exists(run_ / "model.safetensors"));
 }
 
+// Who waits for others is in no step after which it could look up.
+TEST_F(ElasticTraining, LeavesItsModelOnCtrlCWhereTooFewAreLeft) {
+  Process train(
+      words({"--system", "horovod", "--workers", "2", "--min-workers", "2", "--restarts", "0"},
+            "100000"));
+  until_step(8);
+  const std::vector<pid_t> workers = workers_of(train.pid());
+  ASSERT_EQ(workers.size(), 2u);
+  ::kill(workers[1], SIGKILL);
+  std::this_thread::sleep_for(1s);
+  EXPECT_EQ(train.wait(0ms), "running") << train.err();
+  train.signal(SIGINT);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 130") << train.err();
+  EXPECT_TRUE(std::filesystem::exists(run_ / "model.safetensors")) << train.err();
+}
+
 TEST_F(ElasticTraining, GoesOnWithoutAServerThatWasAskedToLeave) {
-  const std::string secret = (folder_.path() / "secret").string();
-  std::ofstream(secret) << "a secret for those who join\n";
-  ::chmod(secret.c_str(), 0600);
+  const std::string secret = secret_file();
   Process train(words({"--strategy", "server", "--gate", "bsp", "--servers", "2", "--workers", "2",
                        "--restarts", "5", "--secret-file", secret},
                       "100000"),
@@ -201,9 +237,7 @@ TEST_F(ElasticTraining, GoesOnWithoutAServerThatWasAskedToLeave) {
 }
 
 TEST_F(ElasticTraining, LetsWorkersJoinAndLeave) {
-  const std::string secret = (folder_.path() / "secret").string();
-  std::ofstream(secret) << "a secret for those who join\n";
-  ::chmod(secret.c_str(), 0600);
+  const std::string secret = secret_file();
   const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};  // no other job is found there
   Process train(words({"--system", "horovod", "--workers", "2", "--secret-file", secret}), own);
   until_step(8);
@@ -248,11 +282,52 @@ TEST_F(ElasticTraining, LeavesAMachineThatGoesSoon) {
   EXPECT_EQ(train.wait(kTrainingPatience), "exit 130") << train.err();
 }
 
+// The others have no launcher here, so it must know them from what its own worker was told.
+TEST_F(ElasticTraining, StartsTheOnlyWorkerOfAMachineAgain) {
+  const auto on = machines({"--system", "pairwise", "--restarts", "5"});
+  Process first(on(0), one_thread), second(on(1), one_thread);
+  until_step(8);
+  const std::vector<pid_t> workers = workers_of(second.pid());
+  ASSERT_EQ(workers.size(), 1u) << second.err();
+  ::kill(workers[0], SIGKILL);
+  until_step(60);
+  EXPECT_EQ(workers_of(second.pid()).size(), 1u) << second.err();
+  EXPECT_EQ(first.wait(kTrainingPatience), "exit 0") << first.err();
+  EXPECT_EQ(second.wait(kTrainingPatience), "exit 0") << second.err();
+  EXPECT_GT(summary_of(first.out())["accuracy"], 0.8);
+}
+
+// No machine has a shard and its copy.
+TEST_F(ElasticTraining, GoesOnWithoutAMachineThatHasAServer) {
+  const auto on =
+      machines({"--strategy", "server", "--gate", "bsp", "--servers", "2", "--replicas", "2"});
+  Process first(on(0), one_thread), second(on(1), one_thread);
+  until_step(8);
+  EXPECT_EQ(children_of(first.pid(), "serve").size(), 1u);
+  EXPECT_EQ(children_of(second.pid(), "serve").size(), 1u);
+  second.signal(SIGKILL);
+  EXPECT_EQ(first.wait(kTrainingPatience), "exit 0") << first.err();
+  EXPECT_GT(summary_of(first.out())["accuracy"], 0.8);
+}
+
+// The one that began, too; then the training is that of those who have come.
+TEST_F(ElasticTraining, SaysThatTheWorkersOfItsMachineHaveLeft) {
+  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
+  Process train(words({"--system", "horovod", "--workers", "1"}), own);
+  until_step(8);
+  Process join({STARLING_PROGRAM, "join"}, own);
+  until_joined(join);
+  const std::vector<pid_t> workers = workers_of(train.pid());
+  ASSERT_EQ(workers.size(), 1u);
+  ::kill(workers[0], SIGTERM);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 0") << train.err();
+  EXPECT_EQ(summary_of(train.out())["ended"], "left") << train.out();
+  EXPECT_EQ(join.wait(kTrainingPatience), "exit 0") << join.err();
+}
+
 // As a container's, which is known before it is there.
 TEST_F(ElasticTraining, AsksAWorkerToLeaveAtTheDoorThatItWasGiven) {
-  const std::string secret = (folder_.path() / "secret").string();
-  std::ofstream(secret) << "a secret for those who join\n";
-  ::chmod(secret.c_str(), 0600);
+  const std::string secret = secret_file();
   const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
   const std::string door = free_address();
   Process train(words({"--system", "pairwise", "--workers", "2", "--secret-file", secret}), own);

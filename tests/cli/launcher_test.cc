@@ -163,6 +163,17 @@ TEST(Launcher, EndsAlsoWorkersThatSurviveLossesWhenOneDiesBeforeItJoins) {
   EXPECT_TRUE(gone(process));
 }
 
+// On a busy machine one may be lost before another has come to say that it is there.
+TEST(Launcher, LetsThoseGoOnWhoSayLateThatTheyHaveComeTogether) {
+  const char* worker =
+      "say() { echo '{\"event\": \"joined\"}' >&$STARLING_EVENTS_FD; }\n"
+      "case $STARLING_RANK in 0) say; sleep 4;; 1) sleep 2; say; sleep 2;; 2) say; exit 5;; esac";
+  Process process({STARLING_PROGRAM, "launch", "-n", "3", "--strategy", "mix", "--graph", "mesh",
+                   "--mixing", "sum-weight", "--schedule", "async", "--", "bash", "-c", worker});
+  EXPECT_EQ(process.wait(kPatience), "exit 0") << process.story();
+  EXPECT_TRUE(gone(process));
+}
+
 TEST(Launcher, SharesTheCoresOutUnlessSomebodyElseHas) {
   const auto threads = [](const std::string& setting, const std::string& workers) {
     Process process({"/usr/bin/env", setting, STARLING_PROGRAM, "launch", "-n", workers, "--",
