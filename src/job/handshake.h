@@ -28,7 +28,7 @@
 
 namespace starling {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 // Magic and version stay where they are in all versions to come.
 struct Hello {
