@@ -92,8 +92,10 @@ class Process {
 
     std::vector<std::string> environment = {mark_};
     for (char** each = ::environ; *each != nullptr; ++each) {
-      // Nothing that the tests' own surroundings may have set for Starling.
-      if (!std::string(*each).starts_with("STARLING_")) environment.emplace_back(*each);
+      // Nothing that the tests' own surroundings may have set for Starling or its kernels.
+      const std::string variable = *each;
+      if (variable.starts_with("STARLING_") || variable.starts_with("OPENBLAS_CORETYPE=")) continue;
+      environment.push_back(variable);
     }
     environment.insert(environment.end(), variables.begin(), variables.end());
     std::vector<char*> arguments = pointers(command);
