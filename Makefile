@@ -1,7 +1,7 @@
 # Everything a newcomer needs, on a fresh Debian or Ubuntu:
 #
 #   make train    install what is missing, build what trains, get MNIST, train 4 workers by pair-wise averaging
-#   make test     install what is missing, build the rest, too, run all tests
+#   make test     install what is missing, build the rest, too, run the tests
 #
 # A second call neither reinstalls nor rebuilds.
 
@@ -19,7 +19,7 @@ all: build
 
 help:
 	@echo "make train         train 4 workers on MNIST by pair-wise averaging"
-	@echo "make test          build and run all tests"
+	@echo "make test          build and run the tests"
 	@echo "make python        build the Python package, to be used in place; make wheel: to be installed"
 	@echo "make test-torch2   the Python tests with the newest torch that the Python registry has"
 	@echo "make test-mpich    the tests over MPI with MPICH, as make test runs them with Open MPI"
