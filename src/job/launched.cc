@@ -33,7 +33,8 @@ namespace {
 Settings unchecked_settings(const Job& job) {
   Settings settings;
   if (!job.settings.empty()) read_settings(job.settings, "the launcher's settings", settings);
-  settings.workers = job.size - server_processes(settings);
+  // Who starts a guest knows its size of those that it starts itself; the settings are of all.
+  if (job.guest_of.empty()) settings.workers = job.size - server_processes(settings);
   return settings;
 }
 

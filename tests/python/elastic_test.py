@@ -473,6 +473,23 @@ tell(event="end", rank=dist.get_rank(), size=dist.get_world_size(), step=0, weig
 """
 
 
+def check_others_join_a_program():
+    with tempfile.TemporaryDirectory(prefix="starling-elastic-") as runtime:
+        own = ["env", f"XDG_RUNTIME_DIR={runtime}"]  # no other job is found there
+        with job([*own, *launch("-n", "2", "--elastic")], program=TORCH) as training:
+            training.generation(2)
+            program = [sys.executable, os.path.join(training.folder, "program.py"), training.folder]
+            joining = subprocess.Popen([*own, STARLING, "join", "--workers", "2", "--", *program],
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            try:
+                training.generation(4)
+                ends_well(training, 4)
+                printed, _ = joining.communicate(timeout=PATIENCE)
+                assert joining.returncode == 0, printed
+            finally:
+                joining.kill()
+
+
 def check_torchrun_restarts():
     with tempfile.TemporaryDirectory() as folder:
         script = os.path.join(folder, "program.py")
