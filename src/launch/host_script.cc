@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <asio/posix/stream_descriptor.hpp>
+#include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 #include <cerrno>
 #include <charconv>
@@ -43,10 +44,28 @@ class ScriptRun : public std::enable_shared_from_this<ScriptRun> {
   ScriptRun(const ScriptRun&) = delete;
   ScriptRun& operator=(const ScriptRun&) = delete;
 
+  // That it cannot be started is an end like any other: it may be different the next time.
   void begin() {
+    try {
+      start();
+    } catch (const Error& error) {
+      asio::post(from_.get_executor(),
+                 [self = shared_from_this(), why = std::string(error.what())] {
+                   self->on_end_({"", why, false});
+                 });
+    }
+  }
+
+ private:
+  void start() {
     const Pipe pipe = make_pipe();
     pid_ = ::fork();
-    if (pid_ < 0) throw Error(fmt::format("cannot start {}: {}", path_, ::strerror(errno)));
+    if (pid_ < 0) {
+      const std::string why = ::strerror(errno);
+      ::close(pipe.read_end);
+      ::close(pipe.write_end);
+      throw Error(fmt::format("it cannot be started: {}", why));
+    }
     if (pid_ == 0) become_script(path_.c_str(), pipe.write_end);
     ::setpgid(pid_, pid_);
     ::close(pipe.write_end);
@@ -58,7 +77,6 @@ class ScriptRun : public std::enable_shared_from_this<ScriptRun> {
     read();
   }
 
- private:
   [[noreturn]] static void become_script(const char* path, int out) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -234,9 +234,8 @@ class Launcher {
       environment.push_back(
           fmt::format("{}={}", kTransportVariable, starling::name_of(Transport::mpi)));
     }
-    if (folder_) {
-      environment.push_back(
-          fmt::format("{}={}", kBoardVariable, folder_->add_board(rank).string()));
+    if (const std::string board = board_of(rank); !board.empty()) {
+      environment.push_back(fmt::format("{}={}", kBoardVariable, board));
     }
     if (lab_) environment.push_back(fmt::format("{}={}", kInterfaceVariable, Lab::kInterface));
     if (listen_fd >= 0) environment.push_back(fmt::format("{}={}", kListenVariable, listen_fd));
@@ -252,7 +251,14 @@ class Launcher {
 
     const pid_t launcher = ::getpid();
     const pid_t pid = ::fork();
-    if (pid < 0) throw Error(fmt::format("cannot start worker {}: {}", rank, ::strerror(errno)));
+    if (pid < 0) {
+      const std::string why = ::strerror(errno);
+      for (const Pipe& pipe : {events, out, err}) {
+        ::close(pipe.read_end);
+        ::close(pipe.write_end);
+      }
+      throw Error(fmt::format("cannot start worker {}: {}", rank, why));
+    }
     if (pid == 0) {
       become_worker(serves ? plan_.server_command : plan_.command, environment, events.write_end,
                     out.write_end, err.write_end, listen_fd, lab_ ? &lab_->lab() : nullptr, rank,
@@ -277,6 +283,18 @@ class Launcher {
     read_events(worker);
     relay(worker, *worker.out);
     relay(worker, *worker.err);
+  }
+
+  // Nothing if there is no place for it: a worker does as well without being watched.
+  std::string board_of(int rank) {
+    if (!folder_) return "";
+    try {
+      return folder_->add_board(rank).string();
+    } catch (const std::exception& error) {
+      err_.put(
+          fmt::format("note: `starling status` will not see worker {}: {}\n", rank, error.what()));
+      return "";
+    }
   }
 
   void tell_doors() {
@@ -321,8 +339,16 @@ class Launcher {
     });
   }
   void start_in_place_of(const Worker& worker) {
-    start_worker({worker.rank, worker.local, worker.serves, -1,
-                  fmt::format("{}", fmt::join(doors_of_others(&worker), ","))});
+    start_beside_others({worker.rank, worker.local, worker.serves, -1,
+                         fmt::format("{}", fmt::join(doors_of_others(&worker), ","))});
+  }
+  // Who cannot be started now is missed; the others are not to end for that.
+  void start_beside_others(const Start& start) {
+    try {
+      start_worker(start);
+    } catch (const Error& error) {
+      err_.put(fmt::format("note: {}\n", error.what()));
+    }
   }
   std::vector<std::string> doors_here(const Worker* besides) const {
     std::vector<std::string> doors;
@@ -420,7 +446,7 @@ class Launcher {
     const int rank = lowest_free([](const Worker& worker) { return worker.rank; });
     const int local =
         lowest_free([&](const Worker& worker) { return worker.host == host ? worker.local : -1; });
-    start_worker({rank, local, false, -1, fmt::format("{}", fmt::join(doors, ",")), host});
+    start_beside_others({rank, local, false, -1, fmt::format("{}", fmt::join(doors, ",")), host});
   }
 
   // A host on which a worker fails may be to blame.
@@ -760,6 +786,13 @@ class Launcher {
                        said.empty() ? "" : fmt::format(", and said: {}", said));
   }
 
+  // With whom the others can only have gone on if it was not lost.
+  bool last_has_left() const {
+    const auto last = std::find_if(ended_.rbegin(), ended_.rend(),
+                                   [](const Worker* worker) { return !worker->serves; });
+    return last != ended_.rend() && (*last)->left;
+  }
+
   // Whose fault it was: the first to end in trouble of its own, rather than one that lost another.
   void conclude() {
     if (too_many_resets_) {
@@ -772,14 +805,12 @@ class Launcher {
     const bool some_ended_well = std::ranges::any_of(workers_, [](const auto& worker) {
       return !worker->serves && *worker->status == 0 && !worker->left;
     });
-    const bool some_left = std::ranges::any_of(
-        workers_, [](const auto& worker) { return !worker->serves && worker->left; });
-    result_.left = some_left && !some_ended_well;
+    result_.left = !some_ended_well && last_has_left();
     if (first_to_fail_ == nullptr) return;
     const bool none_is_missed = std::ranges::all_of(workers_, [this](const auto& worker) {
       return *worker->status == 0 || can_be_lost(*worker);
     });
-    if (none_is_missed && (some_ended_well || some_left)) {
+    if (none_is_missed && (some_ended_well || result_.left)) {
       for (const auto& worker : workers_) {
         const bool was_lost = *worker->status != 0 && !worker->told_to_end;
         if (was_lost) result_.losses.push_back(describe(*worker));

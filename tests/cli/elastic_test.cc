@@ -64,8 +64,7 @@ class ElasticTraining : public testing::Test {
     std::filesystem::permissions(secret, std::filesystem::perms::owner_read);
     return secret.string();
   }
-  // What to say on each of two machines, with a worker each, which would both take all cores.
-  const Words one_thread = {"OMP_NUM_THREADS=1"};
+  // What to say on each of two machines, with a worker each.
   std::function<Words(int)> machines(const Words& more) {
     Words all = words(more);
     const Words where = {
@@ -73,9 +72,9 @@ class ElasticTraining : public testing::Test {
         "--secret-file", secret_file(), "--machine"};
     all.insert(all.end(), where.begin(), where.end());
     return [all](int machine) {
-      Words own = all;
-      own.push_back(std::to_string(machine));
-      return own;
+      Words here = all;
+      here.push_back(std::to_string(machine));
+      return here;
     };
   }
 
@@ -92,6 +91,10 @@ class ElasticTraining : public testing::Test {
 
   TemporaryFolder folder_;
   std::filesystem::path run_ = folder_.path() / "run";
+  // A launcher's only worker would take all cores, which others have, too.
+  const Words one_thread = {"OMP_NUM_THREADS=1"};
+  // And no other job is found there.
+  const Words own = {one_thread[0], "XDG_RUNTIME_DIR=" + folder_.path().string()};
 };
 
 // The first is rank 0, which nobody needs more than any other.
@@ -238,7 +241,6 @@ TEST_F(ElasticTraining, GoesOnWithoutAServerThatWasAskedToLeave) {
 
 TEST_F(ElasticTraining, LetsWorkersJoinAndLeave) {
   const std::string secret = secret_file();
-  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};  // no other job is found there
   Process train(words({"--system", "horovod", "--workers", "2", "--secret-file", secret}), own);
   until_step(8);
   EXPECT_EQ(Process({STARLING_PROGRAM, "status", "--ready"}, own).wait(30s), "exit 0");
@@ -260,7 +262,6 @@ TEST_F(ElasticTraining, LetsWorkersJoinAndLeave) {
 
 // As a cloud's, which a script looks for.
 TEST_F(ElasticTraining, LeavesAMachineThatGoesSoon) {
-  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
   const std::filesystem::path notice = folder_.path() / "notice", script = folder_.path() / "ask";
   std::ofstream(script) << "#!/bin/sh\ntest -e " << notice.string() << "\n";
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
@@ -312,7 +313,6 @@ TEST_F(ElasticTraining, GoesOnWithoutAMachineThatHasAServer) {
 
 // The one that began, too; then the training is that of those who have come.
 TEST_F(ElasticTraining, SaysThatTheWorkersOfItsMachineHaveLeft) {
-  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
   Process train(words({"--system", "horovod", "--workers", "1"}), own);
   until_step(8);
   Process join({STARLING_PROGRAM, "join"}, own);
@@ -325,15 +325,43 @@ TEST_F(ElasticTraining, SaysThatTheWorkersOfItsMachineHaveLeft) {
   EXPECT_EQ(join.wait(kTrainingPatience), "exit 0") << join.err();
 }
 
+// Nobody is left who could go on.
+TEST_F(ElasticTraining, FailsIfTheLastIsLostThoughAnotherHasLeft) {
+  Process train(words({"--system", "horovod", "--workers", "2"}, "100000"));
+  until_step(8);
+  const std::vector<pid_t> workers = workers_of(train.pid());
+  ASSERT_EQ(workers.size(), 2u);
+  ::kill(workers[0], SIGTERM);
+  EXPECT_TRUE(wait_until(kTrainingPatience, [&] { return workers_of(train.pid()).size() == 1; }));
+  ::kill(workers[1], SIGKILL);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 1") << train.err();
+  EXPECT_NE(train.err().find("rank 1 was killed by signal 9"), std::string::npos) << train.err();
+}
+
+// As when its user logs out.
+TEST_F(ElasticTraining, StartsAWorkerAgainWhereThereIsNoFolderForJobsAnyMore) {
+  const std::filesystem::path runtime = folder_.path() / "runtime";
+  std::filesystem::create_directory(runtime);
+  Process train(words({"--system", "pairwise", "--workers", "2", "--restarts", "5"}),
+                {"XDG_RUNTIME_DIR=" + runtime.string()});
+  until_step(8);
+  std::filesystem::remove_all(runtime);
+  const std::vector<pid_t> workers = workers_of(train.pid());
+  ASSERT_EQ(workers.size(), 2u);
+  ::kill(workers[1], SIGKILL);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 0") << train.err();
+  EXPECT_EQ(train.err_lines_with("will not see worker 1").size(), 1u) << train.err();
+  EXPECT_GT(summary_of(train.out())["accuracy"], 0.8);
+}
+
 // As a container's, which is known before it is there.
 TEST_F(ElasticTraining, AsksAWorkerToLeaveAtTheDoorThatItWasGiven) {
   const std::string secret = secret_file();
-  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
   const std::string door = free_address();
   Process train(words({"--system", "pairwise", "--workers", "2", "--secret-file", secret}), own);
   until_step(8);
   Process join({STARLING_PROGRAM, "join"},
-               {own[0], "STARLING_DOOR_PORT=" + door.substr(door.find(':') + 1)});
+               {own[0], own[1], "STARLING_DOOR_PORT=" + door.substr(door.find(':') + 1)});
   until_joined(join);
   const Ran leave = starling_program({"leave", door, "--secret-file", secret});
   EXPECT_EQ(leave.status, "exit 0") << leave.err;

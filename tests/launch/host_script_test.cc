@@ -1,6 +1,9 @@
 #include "launch/host_script.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <asio/steady_timer.hpp>
 
 #include "base/error.h"
 
@@ -35,6 +38,23 @@ TEST(HostScript, SaysWhatBecameOfTheScript) {
   EXPECT_NE(end_of("/nowhere/to/be/found").error.find("not there"), std::string::npos);
   EXPECT_NE(end_of("/etc/passwd").error.find("chmod"), std::string::npos);
   EXPECT_NE(end_of("yes").error.find("without an end"), std::string::npos);
+}
+
+// Who asks again and again must not end because it once could not.
+TEST(HostScript, SaysThatItCannotBeStartedNow) {
+  asio::io_context io;
+  const asio::steady_timer has_descriptors(io);
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  ScriptEnd end;
+  run_host_script(io, "true", [&](const ScriptEnd& told) { end = told; });
+  EXPECT_EQ(end.error, "");  // not before it is asked for
+  io.run();
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_NE(end.error.find("no pipe"), std::string::npos) << end.error;
+  EXPECT_FALSE(end.has_said);
 }
 
 }  // namespace
