@@ -382,9 +382,18 @@ bool NamedExchanges::reduce_here(const Verdict& verdict, Order& order) {
     return false;
   }
   const NamedRequest& request = *verdict.request;
+  const std::vector<NamedExchange::Place>& places = asked_.at(*verdict.numbers[0])->places;
+  std::size_t bytes = 0;
+  for (const NamedExchange::Place& place : places) bytes += place.to.bytes().size();
+  for (const std::vector<std::byte>& values : of_others) {
+    if (values.size() == bytes) continue;
+    throw Error(fmt::format("{} '{}': rank {} has {} bytes, and others have {}",
+                            kActNames[static_cast<std::size_t>(request.act)], request.name,
+                            group_.in_comm(0), bytes, values.size()));
+  }
   auto results = std::make_shared<std::vector<std::byte>>();
   std::size_t at = 0;
-  for (const NamedExchange::Place& place : asked_.at(*verdict.numbers[0])->places) {
+  for (const NamedExchange::Place& place : places) {
     const Vector sum = place.to;
     put_into(place.from, sum);
     multiply(sum, request.before);

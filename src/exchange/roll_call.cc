@@ -21,9 +21,13 @@ std::string describe(const TensorForm& tensor) {
   return fmt::format("{} of shape [{}]", info(tensor.type).name, fmt::join(tensor.shape, ", "));
 }
 
-std::string describe_tensors(const NamedRequest& request, bool with_rows) {
-  std::vector<std::string> words;
-  for (TensorForm tensor : request.tensors) {
+// What is compared, in words: a headline and what stands below it.
+using Words = std::vector<std::string>;
+
+Words describe_tensors(const NamedRequest& request, bool with_rows) {
+  Words words = {
+      fmt::format("{} tensor{}", request.tensors.size(), request.tensors.size() == 1 ? "" : "s")};
+  for (const TensorForm& tensor : request.tensors) {
     if (!with_rows && !tensor.shape.empty()) {
       words.push_back(fmt::format("{} of {} dimensions, rows of shape [{}]", info(tensor.type).name,
                                   tensor.shape.size(),
@@ -32,23 +36,32 @@ std::string describe_tensors(const NamedRequest& request, bool with_rows) {
       words.push_back(describe(tensor));
     }
   }
-  if (words.size() > 8) words.resize(8);
-  return fmt::format("{} tensor{}: {}", request.tensors.size(),
-                     request.tensors.size() == 1 ? "" : "s", fmt::join(words, "; "));
+  return words;
+}
+
+// As much of it as one can read, with the first that is not alike everywhere.
+std::string excerpt(const Words& words, std::size_t unlike) {
+  constexpr std::size_t kMost = 8;
+  const std::size_t begin = unlike > kMost ? unlike : 1, behind = words.size() - begin;
+  if (behind == 0) return words[0];
+  return fmt::format("{}{}: {}{}", words[0],
+                     begin > 1 ? fmt::format(", from number {} on", begin) : "",
+                     fmt::join(std::span(words).subspan(begin, std::min(behind, kMost)), "; "),
+                     behind > kMost ? fmt::format("; and {} more", behind - kMost) : "");
 }
 
 // What must be alike, in words; the first that differs is told.
 struct Trait {
   const char* name;
-  std::function<std::string(const NamedRequest&)> of;
+  std::function<Words(const NamedRequest&)> of;
 };
 
 std::vector<Trait> traits_of(Act act) {
   const auto reduction = [](const NamedRequest& request) {
-    return std::string(kBlendNames[static_cast<std::size_t>(request.blend)]);
+    return Words{std::string(kBlendNames[static_cast<std::size_t>(request.blend)])};
   };
   const auto factors = [](const NamedRequest& request) {
-    return fmt::format("{} before and {} after", request.before, request.after);
+    return Words{fmt::format("{} before and {} after", request.before, request.after)};
   };
   const bool any_rows = act == Act::allgather || act == Act::alltoall;
   std::vector<Trait> traits = {{"what is exchanged", [any_rows](const NamedRequest& request) {
@@ -59,8 +72,9 @@ std::vector<Trait> traits_of(Act act) {
     traits.push_back({"the factors", factors});
   }
   if (act == Act::broadcast) {
-    traits.push_back(
-        {"the root", [](const NamedRequest& request) { return fmt::format("{}", request.root); }});
+    traits.push_back({"the root", [](const NamedRequest& request) {
+                        return Words{fmt::format("{}", request.root)};
+                      }});
   }
   return traits;
 }
@@ -163,15 +177,18 @@ std::string RollCall::difference(const Waiting& waiting) const {
   });
   if (all_alike) return "";
   for (const Trait& trait : traits_of(first->act)) {
-    std::map<std::string, std::vector<int>> views;
+    std::map<Words, std::vector<int>> views;
     for (std::size_t place = 0; place < ranks_.size(); ++place) {
       if (waiting.requests[place]) {
         views[trait.of(*waiting.requests[place])].push_back(static_cast<int>(place));
       }
     }
     if (views.size() < 2) continue;
+    const Words &one = views.begin()->first, &other = views.rbegin()->first;  // the least alike
+    const auto unlike =
+        static_cast<std::size_t>(std::ranges::mismatch(one, other).in1 - one.begin());
     std::vector<std::pair<std::vector<int>, std::string>> sides;
-    for (const auto& [view, places] : views) sides.emplace_back(places, view);
+    for (const auto& [view, places] : views) sides.emplace_back(places, excerpt(view, unlike));
     std::ranges::sort(sides);
     std::vector<std::string> words;
     for (const auto& [places, view] : sides) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <list>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -396,7 +397,12 @@ class NewLinks {
       throw_reported(frame.channel, "another rank");
     }
   }
+  // Numbers that come over the wire are no ranks yet.
+  bool is_in_job(std::uint32_t rank) const { return std::cmp_less(rank, job_.size); }
   [[noreturn]] void throw_reported(std::uint32_t rank, const char* by) const {
+    if (!is_in_job(rank)) {
+      throw Error(fmt::format("{} reported that rank {} was lost, which there is not", by, rank));
+    }
     const int lost = static_cast<int>(rank);
     throw_lost(lost,
                lost == job_.rank ? "the others have lost us" : fmt::format("{} reported it", by));
@@ -453,9 +459,10 @@ class NewLinks {
                   "give each machine a --machine of its own");
     }
     if (head.why == RosterHead::Why::disagrees) {
-      throw PeerLost(static_cast<int>(head.missing),
-                     fmt::format("rank {} was not started like rank 0", head.missing),
-                     "their own last words say what differs");
+      const std::string what = fmt::format("rank {} was not started like rank 0", head.missing);
+      const std::string remedy = "their own last words say what differs";
+      if (!is_in_job(head.missing)) throw Error(what, remedy);  // it may be of a larger one
+      throw PeerLost(static_cast<int>(head.missing), what, remedy);
     }
     throw_reported(head.missing, "rank 0");
   }

@@ -78,6 +78,12 @@ void Inbox::withdraw(Receive& receive) {
 
 std::optional<Inbox::Place> Inbox::place(const FrameHeader& header,
                                          std::size_t fragment_left_bytes) {
+  // What is behind this fragment is what the header says: else tiny ones without end would be kept.
+  const auto continues = [&](std::uint64_t message_left_bytes) {
+    return message_left_bytes >= fragment_left_bytes &&
+           message_left_bytes - fragment_left_bytes ==
+               header.remaining_bytes - fragment_bytes(header.remaining_bytes);
+  };
   Receive* receive = landing_receive(header.channel);
   const auto stored = receive == nullptr ? landing_stored(header.channel) : stored_.end();
 
@@ -87,15 +93,15 @@ std::optional<Inbox::Place> Inbox::place(const FrameHeader& header,
   }
 
   if (receive != nullptr) {
-    if (receive->left_bytes() < fragment_left_bytes) {
+    if (!continues(receive->left_bytes())) {
       throw Error(fmt::format("rank {} broke the protocol in {}", receive->peer(),
                               receive->channel().operation));
     }
     return receive->next(fragment_left_bytes);
   }
   if (stored != stored_.end()) {
-    if (stored->second.total_bytes - stored->second.landed_bytes < fragment_left_bytes) {
-      throw Error("a message is longer than its first fragment said");
+    if (!continues(stored->second.total_bytes - stored->second.landed_bytes)) {
+      throw Error("a fragment says another length than its message");
     }
     if (stored->second.discard) {
       discarded_.resize(kFragmentBytes);

@@ -250,6 +250,19 @@ TEST(NamedExchanges, TellEverybodyWhoDiffersInWhat) {
                                 }),
                       {"2 tensors", "1 tensor", last});
     expect_everywhere(errors_of(n,
+                                [&](int rank) {
+                                  std::vector<std::vector<float>> many(20, {1});
+                                  if (rank == n - 1) many[15] = {1, 2};
+                                  return Side(Act::allreduce, "x", many);
+                                }),
+                      {"20 tensors, from number 16 on", "[1]", "[2]", last});
+    expect_everywhere(
+        errors_of(n,
+                  [&](int rank) {
+                    return Side(Act::allreduce, "x", {std::size_t(rank == n - 1 ? 11 : 10), {1}});
+                  }),
+        {"10 tensors", "11 tensors", "and 3 more", last});
+    expect_everywhere(errors_of(n,
                                 [&](int) {
                                   Side side(Act::broadcast, "x", {{1, 2}});
                                   side.request.root = n;
@@ -263,6 +276,19 @@ TEST(NamedExchanges, TellEverybodyWhoDiffersInWhat) {
                                   return side;
                                 }),
                       {"splits"});
+  }
+}
+
+// Whatever rank 0 says of its own, the others' values are no longer than they are.
+TEST(NamedExchanges, ReduceNothingWhereRankZeroHasMoreThanItSays) {
+  for (const int n : {2, 3, 5}) {
+    if (!World::can_have(n)) continue;
+    const auto errors = errors_of(n, [](int rank) {
+      Side side(Act::allreduce, "x", {std::vector<float>(rank == 0 ? 4 : 3)});
+      side.request.tensors[0].shape = {3};
+      return side;
+    });
+    expect_everywhere(errors, {"allreduce 'x'", "rank 0 has 16 bytes", "others have 12"});
   }
 }
 

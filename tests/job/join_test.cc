@@ -83,6 +83,17 @@ class Gathering {
     poll_until(loop_, [&] { return is_done(rank); });
     return error_of([&] { comings_[static_cast<std::size_t>(rank)].running->rethrow_failure(); });
   }
+  // Whom it says that it has lost, if anybody.
+  std::optional<int> lost_by(int rank) {
+    poll_until(loop_, [&] { return is_done(rank); });
+    try {
+      comings_[static_cast<std::size_t>(rank)].running->rethrow_failure();
+    } catch (const PeerLost& lost) {
+      return lost.rank();
+    } catch (const Error&) {
+    }
+    return std::nullopt;
+  }
 
   // A connection to where rank 0 listens.
   tcp::socket call() {
@@ -100,8 +111,21 @@ class Gathering {
     loop_.run(within(loop_, loop_.now() + std::chrono::seconds(20), "the test",
                      introduce(host_, link, job, to, listen_port)));
   }
+  // Rank 0 is who it says, lets the next caller in, and says this instead of the roster.
+  void answer_as_rank_0(std::array<std::uint32_t, 2> head) {
+    tcp::acceptor door(loop_.io(), tcp::v4(), listen_fd_);
+    tcp::socket socket = door.accept();
+    BorrowedLink link(socket);
+    loop_.run(within(loop_, loop_.now() + std::chrono::seconds(20), "the test", let_in(link)));
+    asio::write(socket, asio::buffer(head));
+  }
 
  private:
+  Task<> let_in(Link& link) {
+    Task<Hello> hearing = hear_hello(host_, link);
+    const Hello hello = co_await hearing;
+    co_await examine(host_, link, job(0), hello, "somewhere");
+  }
   struct Coming {
     std::optional<Membership> member;
     std::unique_ptr<Running> running;
@@ -362,6 +386,37 @@ TEST(Join, HearsOnWhoseAccountAnotherGaveUp) {
   EXPECT_TRUE(mentions(gathering.failure_of(1),
                        "rank 2 was lost in joining the job (another rank reported it)"))
       << gathering.failure_of(1);
+}
+
+// A number that comes over the wire is no rank before somebody has looked.
+TEST(Join, BlamesNobodyWhoIsNotInTheJob) {
+  for (const std::uint32_t nobody : {3u, 0x80000000u, ~0u - 1}) {
+    for (const std::uint32_t why : {0u, 1u, 9u}) {  // gone, disagrees, none at all
+      Gathering gathering(3);
+      gathering.start(1);
+      gathering.settle();
+      gathering.answer_as_rank_0({nobody, why});
+      EXPECT_EQ(gathering.lost_by(1), std::nullopt);
+      EXPECT_EQ(gathering.failure_of(1),
+                why == 1 ? fmt::format("rank {} was not started like rank 0; their own last words "
+                                       "say what differs",
+                                       nobody)
+                         : fmt::format("rank 0 reported that rank {} was lost, which there is not",
+                                       nobody));
+    }
+    Gathering gathering(3);
+    gathering.start(0);
+    tcp::socket one = gathering.call();
+    gathering.introduce_as(one, gathering.job(1), 0, 1);
+    FrameHeader frame;
+    frame.kind = FrameHeader::Kind::abort;
+    frame.channel = nobody;
+    write(one, frame);
+    EXPECT_EQ(gathering.lost_by(0), std::nullopt);
+    EXPECT_EQ(
+        gathering.failure_of(0),
+        fmt::format("another rank reported that rank {} was lost, which there is not", nobody));
+  }
 }
 
 }  // namespace

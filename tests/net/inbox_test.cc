@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "tests/chest.h"
 #include "tests/error_of.h"
 #include "tests/net/channels.h"
@@ -36,19 +38,34 @@ TEST(Inbox, HasRoomAgainForAsMuchAsWasTaken) {
   }
 }
 
-// The first fragment said how long the message is; the second one claims more.
-TEST(Inbox, RefusesAFragmentThatIsLongerThanItsMessage) {
-  for (const bool is_posted : {true, false}) {
-    Desk desk;
-    std::vector<std::byte> in(kFragmentBytes + 10);
-    auto wait = desk.receive(1, kTwo, Bytes());
-    std::optional<Receive> receive;
-    if (is_posted) receive.emplace(desk, 1, kOne, Bytes(in));
-    ASSERT_TRUE(desk.put(kOne, in.size()));
-    EXPECT_EQ(error_of([&] { desk.put(kOne, 11); }),
-              is_posted ? "rank 1 broke the protocol in a test"
-                        : "a message is longer than its first fragment said");
+// The first fragment said how long the message is; the second one says another length.
+TEST(Inbox, RefusesAFragmentThatDoesNotContinueItsMessage) {
+  for (const std::uint64_t said : {0, 1, 9, 11}) {
+    for (const bool is_posted : {true, false}) {
+      Desk desk;
+      std::vector<std::byte> in(kFragmentBytes + 10);
+      auto wait = desk.receive(1, kTwo, Bytes());
+      std::optional<Receive> receive;
+      if (is_posted) receive.emplace(desk, 1, kOne, Bytes(in));
+      ASSERT_TRUE(desk.put(kOne, in.size()));
+      EXPECT_EQ(error_of([&] { desk.put(kOne, said); }),
+                is_posted ? "rank 1 broke the protocol in a test"
+                          : "a fragment says another length than its message")
+          << said;
+    }
   }
+}
+
+// What is thrown away is read like any other message.
+TEST(Inbox, RefusesAFragmentThatDoesNotContinueWhatIsDiscarded) {
+  Desk desk;
+  std::vector<std::byte> in(kFragmentBytes + 10);
+  std::optional<Receive> receive(std::in_place, desk, 1, kOne, Bytes(in));
+  ASSERT_TRUE(desk.put(kOne, in.size()));
+  receive.reset();
+  EXPECT_EQ(error_of([&] { desk.put(kOne, 9); }),
+            "a fragment says another length than its message");
+  EXPECT_TRUE(desk.put(kOne, 10));
 }
 
 TEST(Inbox, AsksForAHoldOfWhatTakesTheSpaceAndForItsResumption) {

@@ -3,6 +3,7 @@
 #include "net/tls_link.h"
 
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -234,6 +235,19 @@ TEST_F(WithCertificates, WhoHasOneOfTheSameAuthorityIsLetIn) {
   Pair pair;
   const auto caller = pair.encrypt(0, TlsKeys(theirs)), listener = pair.encrypt(1, TlsKeys(ours));
   EXPECT_NE(shake(pair, *caller, *listener)[1], "well");
+}
+
+// It may pass over the key that is offered to it, and not even ask for ours.
+TEST_F(WithCertificates, WhoHasASecretTakesNoneInItsPlace) {
+  const TlsKeys ours("a secret of two"), of_stranger(make("theirs"));
+  SSL_CTX_set_verify(&of_stranger.context(), SSL_VERIFY_NONE, nullptr);
+  Pair pair;
+  const auto caller = pair.encrypt(0, ours), listener = pair.encrypt(1, of_stranger);
+  std::array<std::string, 2> outcomes;
+  const Running listening(told(outcomes[1], listener->shake_hands()));
+  pair.loop.run(told(outcomes[0], caller->shake_hands()));
+  EXPECT_NE(outcomes[0].find("does not have this job's secret"), std::string::npos) << outcomes[0];
+  EXPECT_NE(outcomes[1], "well");
 }
 
 TEST_F(WithCertificates, FilesThatAreNoneAreNamed) {
