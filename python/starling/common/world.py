@@ -360,9 +360,9 @@ def _join_by_store(found) -> _core.Core:
         address = _session.address_towards(os.environ.get("MASTER_ADDR", "127.0.0.1"))
         listen_fd, place = _listen_at(address)
         store.set("starling/hvd", json.dumps([place, secrets.token_hex(16)]))
-    place, secret = json.loads(store.get("starling/hvd"))
+    place, said = json.loads(store.get("starling/hvd"))
     _stores.append(store)  # rank 0 may be the one who serves it
-    return _core.Core(rank, size, place, secret, _timeout_seconds(), listen_fd)
+    return _core.Core(rank, size, place, _launchers.keyed(said), _timeout_seconds(), listen_fd)
 
 
 def _listen_at(address: str) -> tuple[int, str]:
