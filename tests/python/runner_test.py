@@ -11,6 +11,8 @@ import tempfile
 import textwrap
 import time
 import traceback
+import warnings
+from unittest import mock
 
 import starling
 
@@ -162,6 +164,19 @@ def check_run_by_a_script_that_names_hosts():
         found = starling.run(place, num_proc=2, min_num_proc=2, max_num_proc=2,
                              host_discovery_script=hosts)
     assert found == [(0, 2), (1, 2)], found
+
+
+def check_nobody_else_can_read_where_ranks_of_mpirun_meet():
+    from starling.common import world
+
+    said = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, said), \
+            mock.patch.object(tempfile, "tempdir", folder):
+        store, _, _ = world._store_of_mpirun()
+        store.set("starling/hvd", "a secret")
+        (name,) = os.listdir(folder)
+        assert os.stat(os.path.join(folder, name)).st_mode & 0o777 == 0o600
+        assert store.get("starling/hvd") == b"a secret"
 
 
 def check_a_killed_rank_is_named_by_all_others():

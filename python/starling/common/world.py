@@ -344,7 +344,14 @@ def _store_of_mpirun():
         )
     job = os.environ.get("PMIX_NAMESPACE") or os.environ.get("OMPI_MCA_ess_base_jobid") or "job"
     name = f"starling-{os.getuid()}-{hashlib.sha256(job.encode()).hexdigest()[:16]}"
-    store = dist.FileStore(os.path.join(tempfile.gettempdir(), name), size)
+    path = os.path.join(tempfile.gettempdir(), name)
+    # It will have the job's secret, and torch would make a file that everybody may read.
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    owner = os.fstat(file).st_uid
+    os.close(file)
+    if owner != os.getuid():
+        raise HorovodInternalError(f"{path} is another user's: remove it, or set TMPDIR")
+    store = dist.FileStore(path, size)
     return store, int(os.environ["OMPI_COMM_WORLD_RANK"]), size
 
 
