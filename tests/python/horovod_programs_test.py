@@ -6,6 +6,7 @@
 import importlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import traceback

@@ -147,8 +147,12 @@ class World:
             self.meetings[0].name("world", name),
             [_core.Tensor(address, 0, _core.ELEMENTS.index("u8"), [len(buffer)])],
         )
-        with internal_errors():
-            self.meetings[0].exchanges.run([exchange])
+        try:
+            with internal_errors():
+                self.meetings[0].exchanges.run([exchange])
+        except BaseException:
+            given_up.append(buffer)
+            raise
         (gathered,) = exchange.take_gathered()
         whole, at, things = bytes(memoryview(gathered)), 0, []
         for length in exchange.rows:
@@ -188,6 +192,7 @@ class internal_errors:
         raise raised from None
 
 
+given_up: list = []  # what holds memory that the core may still read or write, as nobody has waited
 _world: Optional[World] = None
 _generations = 0
 _elastic: Optional[_core.Core] = None  # where workers come and go, from one generation to the next
