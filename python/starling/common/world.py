@@ -215,8 +215,10 @@ def init(comm=None, process_sets: Union[None, str, Sequence[ProcessSet]] = None)
     process_sets: those to know from the start, or "dynamic" to add some later.
     """
     global _world
-    if comm is not None and list(comm) and list(comm) != list(range(_size_from_environment())):
-        raise ValueError("init(comm) of some ranks only is not there; use process_sets")
+    ranks = list(comm) if hasattr(comm, "__iter__") else comm
+    if ranks not in (None, [], list(range(_size_from_environment()))):
+        raise ValueError("init(comm) of some ranks only, or of an MPI communicator, is not there; use "
+                         "process_sets")
     if isinstance(process_sets, str):
         if process_sets.lower() != "dynamic":
             raise ValueError(f'process_sets is a list of them or "dynamic", not {process_sets!r}')
