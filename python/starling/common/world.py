@@ -327,14 +327,21 @@ def is_elastic() -> bool:
     return _elastic is not None
 
 
+def wants_change() -> bool:
+    """Whether this rank knows of somebody who waits to be let in, or to go."""
+    if _elastic is None:
+        return False
+    if _session.asked_to_leave():
+        _elastic.leave()
+    return _elastic.wants_change()
+
+
 def others_come_or_go(told: bool = False) -> bool:
     """Whether somebody waits to be let in, or to go, or any rank was told so. All ask together, and hear
     the same."""
     if _elastic is None:
         return told
-    if _session.asked_to_leave():
-        _elastic.leave()
-    return any(world().gather(told or _elastic.wants_change(), "starling.others_come_or_go"))
+    return any(world().gather(told or wants_change(), "starling.others_come_or_go"))
 
 
 _last_rank_and_size = (0, 1)
