@@ -64,9 +64,10 @@ def check_that_ranks_are_those_of_the_launcher():
         assert os.environ["HOROVOD_HOSTNAME"]
     assert hvd.is_homogeneous()
     hvd.init()  # once more is nothing
-    for built in (hvd.mpi_built, hvd.mpi_enabled, hvd.gloo_built, hvd.gloo_enabled, hvd.nccl_built,
-                  hvd.ddl_built, hvd.ccl_built, hvd.cuda_built, hvd.rocm_built):
+    for built in (hvd.mpi_built, hvd.mpi_enabled, hvd.nccl_built, hvd.ddl_built, hvd.ccl_built,
+                  hvd.cuda_built, hvd.rocm_built):
         assert not built()
+    assert hvd.gloo_built() and hvd.gloo_enabled()
     with raises(ValueError):
         hvd.mpi_threads_supported()
 
