@@ -732,6 +732,18 @@ def check_sync_batch_norm():
         assert torch.allclose(ours(b), theirs(a)[own])
 
 
+def check_sync_batch_norm_of_one_rank():
+    if SIZE > 1:
+        return
+    for momentum in (0.1, None):
+        ours, theirs = hvd.SyncBatchNorm(3, momentum=momentum), nn.BatchNorm1d(3, momentum=momentum)
+        for step in range(3):
+            x = data(step, 0, 0)[:, :3]
+            equal(ours(x), theirs(x))
+        equal(ours.running_mean, theirs.running_mean)
+        equal(ours.num_batches_tracked, torch.tensor(3))
+
+
 def check_timeline():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "timeline.json")
