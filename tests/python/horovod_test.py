@@ -749,7 +749,11 @@ def check_timeline():
         path = os.path.join(folder, "timeline.json")
         for marks in (True, False):
             hvd.start_timeline(path, mark_cycles=marks)
+            if RANK == 0:
+                assert "start_time_since_epoch_in_micros" in open(path).read()
             hvd.allreduce(torch.ones(3), name="on.timeline")
+            if RANK == 0:
+                assert '"ALLREDUCE"' in open(path).read(), "it can be read meanwhile"
             hvd.stop_timeline()
             if RANK == 0:
                 text = open(path).read()
