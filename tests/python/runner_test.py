@@ -61,6 +61,22 @@ def check_run_returns_what_each_rank_returns():
                         env={**os.environ, "SAID": "so"}) == ["so"]
 
 
+def check_run_by_all_of_horovods_words():
+    ignored = {"ssh_port": 22, "ssh_identity_file": "key", "disable_cache": True, "use_gloo": True,
+               "use_mpi": False, "mpi_args": "", "network_interface": "lo", "start_timeout": 30}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert starling.run(lambda: "so", np=2, **ignored) == ["so", "so"]
+        assert starling.run(lambda: "so", num_proc=1, min_np=1, max_np=2) == ["so"]
+    assert [str(each.message).split()[0] for each in told] == ["np", "min_np", "max_np"], told
+    try:
+        starling.run(lambda: None, num_procs=2)
+    except TypeError as error:
+        assert "num_procs" in str(error)
+    else:
+        raise AssertionError("a word that nobody knows was taken")
+
+
 def check_run_raises_what_a_rank_raises():
     def fails():
         import starling.torch as hvd
