@@ -86,7 +86,7 @@ Reduction reduction_of(Blend blend) {
 // those who have joined.
 void conclude_blend(Vector values, const NamedRequest& request, int ranks) {
   if (request.blend == Blend::mean && is_integer(values.type()) && request.after == 1) {
-    divide_down(values, ranks);
+    conclude(values, Reduction::mean, ranks);
   } else {
     multiply(values, request.blend == Blend::mean ? request.after / ranks : request.after);
   }
