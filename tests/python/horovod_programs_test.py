@@ -249,15 +249,17 @@ def check_what_is_given_up_keeps_its_memory():
     if RANK == 0:
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         handle = hvd.allreduce_async(torch.zeros(50_000), name="given up", op=hvd.Sum)
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        with raises(KeyboardInterrupt):
-            hvd.synchronize(handle)
-        (kept,) = world.given_up
-        assert kept.exchanges[0].name == "given up"
+        for wait in (lambda: hvd.synchronize(handle),
+                     lambda: hvd.allreduce(torch.zeros(50_000), name="at once", op=hvd.Sum)):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with raises(KeyboardInterrupt):
+                wait()
+        assert [each.exchanges[0].name for each in world.given_up] == ["given up", "at once"]
         hvd.broadcast_object("go on", 0)
     else:
         hvd.broadcast_object(None, 0)
-        hvd.allreduce(torch.zeros(50_000), name="given up", op=hvd.Sum)
+        for name in ("given up", "at once"):
+            hvd.allreduce(torch.zeros(50_000), name=name, op=hvd.Sum)
     hvd.barrier()
     hvd.shutdown()
     hvd.init()

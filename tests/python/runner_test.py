@@ -162,8 +162,9 @@ def check_words_of_horovodrun_that_are_not_needed():
     words = ["--tcp", "--cycle-time-ms", "5", "--cache-capacity=10", "--hierarchical-allreduce",
              "--no-stall-check", "--mpi-args=--map-by x", "--elastic-timeout", "10",
              "--log-without-timestamp", "--autotune", "--gloo-timeout-seconds", "30"]
-    ended = starlingrun("-np", "2", *words, "/bin/sh", "-c", "echo so $STARLING_TIMEOUT_SECONDS")
-    assert ended.returncode == 0 and ended.stdout.count("so 30") == 2, ended
+    ended = starlingrun("-np", "2", *words, "/bin/sh", "-c",
+                        "echo so $STARLING_TIMEOUT_SECONDS $HOROVOD_STALL_CHECK_DISABLE")
+    assert ended.returncode == 0 and ended.stdout.count("so 30 1") == 2, ended
     ended = starlingrun("-np", "2", "--jsrun", "true")
     assert ended.returncode == 2 and ended.stderr.count("\n") == 1, ended
 
@@ -248,8 +249,23 @@ def check_who_never_asks_is_named():
             except hvd.HorovodInternalError as error:
                 print("HEARD", "wanted" in str(error) and "rank 1 has not asked" in str(error), error)
         """)
-        ended = starlingrun("-np", "3", "--start-timeout", "2", sys.executable, path)
+        ended = starlingrun("-np", "3", "--stall-check-shutdown-time-seconds", "2", sys.executable, path)
         assert ended.stdout.count("HEARD True") == 2, ended
+
+
+def check_who_is_late_is_waited_for():
+    for late, seconds, said in ((1, 13, "rank 1 has not asked"), (0, 3, "rank 0 says for whom")):
+        with tempfile.TemporaryDirectory() as folder:
+            path = script(folder, f"""
+                hvd.init()
+                if hvd.rank() == {late}:
+                    time.sleep({seconds})
+                print("CAME", int(hvd.allreduce(torch.ones(1), name="wanted", op=hvd.Sum)))
+            """)
+            ended = starlingrun("-np", "2", "--gloo-timeout-seconds", "10",
+                                "--stall-check-warning-time-seconds", "1", sys.executable, path)
+        assert ended.returncode == 0 and ended.stdout.count("CAME 2") == 2, ended
+        assert f"'wanted' waits: {said}" in ended.stderr, ended
 
 
 def check_a_signal_ends_all():

@@ -19,6 +19,12 @@ from .exceptions import HasLeft, HorovodInternalError
 
 _FIRST_NUMBER = 2048  # of our groups: below are those of torch.distributed's
 _FUSED_BYTES = 8 << 20
+_A_DAY = 86400.0
+
+
+def _seconds_of(variable: str, otherwise: float) -> float:
+    seconds = float(os.environ.get(variable) or 0)
+    return seconds if seconds > 0 else otherwise
 
 
 class ProcessSet:
@@ -72,7 +78,12 @@ class Meeting:
     def __init__(self, core: _core.Core, ranks: Sequence[int], set_id: int):
         fused = int(os.environ.get("HOROVOD_FUSION_THRESHOLD") or _FUSED_BYTES)
         number = _FIRST_NUMBER + set_id % (4096 - _FIRST_NUMBER)
-        self.exchanges = _core.NamedExchanges(core, list(ranks), number, fused)
+        # Who is late is waited for, unless somebody says for how long; who is lost is noticed anyway.
+        overdue = _seconds_of("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", _A_DAY)
+        warning = _seconds_of("HOROVOD_STALL_CHECK_TIME_SECONDS", 60)
+        if os.environ.get("HOROVOD_STALL_CHECK_DISABLE") == "1":
+            overdue = warning = _A_DAY
+        self.exchanges = _core.NamedExchanges(core, list(ranks), number, fused, overdue, warning)
         self._unnamed: dict[str, int] = {}
 
     def name(self, act: str, name: Optional[str]) -> str:
