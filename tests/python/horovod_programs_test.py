@@ -11,6 +11,7 @@ import sys
 import tempfile
 import traceback
 import warnings
+from unittest import mock
 
 import torch
 from torch import nn
@@ -19,6 +20,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 import starling
 import starling.torch as hvd
 from starling.common import elastic, util, world
+from starling.runner.common.util.env import get_env_rank_and_size
 from starling.torch.elastic.state import StateHandler, get_handler_registry, set_handler_registry
 
 from horovod_test import equal, raises
@@ -232,6 +234,18 @@ def check_what_programs_ask_of_their_surroundings():
     util.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__, "mpi_lib_v2")
     with raises(ImportError, "tensorflow"):
         util.check_extension("horovod.tensorflow", "HOROVOD_WITH_TENSORFLOW", __file__, "mpi_lib")
+
+
+def check_what_the_launcher_has_said():
+    if "HOROVOD_RANK" in os.environ:
+        assert get_env_rank_and_size() == (RANK, SIZE)
+    with mock.patch.dict(os.environ, clear=True):
+        assert get_env_rank_and_size() == (0, 1)
+        os.environ["OMPI_COMM_WORLD_RANK"] = "3"
+        with raises(RuntimeError, "OMPI_COMM_WORLD_SIZE"):
+            get_env_rank_and_size()
+        os.environ["OMPI_COMM_WORLD_SIZE"] = "4"
+        assert get_env_rank_and_size() == (3, 4)
 
 
 def check_communicators_are_refused():
