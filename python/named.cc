@@ -117,9 +117,12 @@ class PyExchange {
 class PyNamedExchanges {
  public:
   PyNamedExchanges(SharedCore core, const std::vector<int>& ranks, std::uint32_t number,
-                   std::size_t fused_bytes)
-      : core_(std::move(core)), group_(core_->session().comm(), ranks, number) {
-    NamedExchanges::Limits limits{core_->timeout(), fused_bytes};
+                   std::size_t fused_bytes, double seconds, double warning_seconds)
+      : core_(std::move(core)),
+        group_(core_->session().comm(), ranks, number),
+        timeout_(time_of(seconds)) {
+    NamedExchanges::Limits limits{timeout_, fused_bytes};
+    limits.warning = time_of(warning_seconds);
     const py::gil_scoped_release others_may_run;
     core_->session().run(
         "meeting", [&] { return open(limits); }, core_->timeout());
@@ -141,16 +144,11 @@ class PyNamedExchanges {
   }
   void run_again(const std::vector<PyExchange*>& exchanges,
                  const std::vector<std::uintptr_t>& addresses) {
-    auto task = prepared_again(exchanges, addresses);
-    const py::gil_scoped_release others_may_run;
-    core_->session().run("an exchange by name", std::move(task), timeout_of({}));
+    run_task(prepared_again(exchanges, addresses), timeout_of({}));
   }
   // The same, and waits: in this thread, if no other drives already.
   void run(const std::vector<PyExchange*>& exchanges, std::optional<double> seconds) {
-    auto task = prepared(exchanges);
-    const Time timeout = timeout_of(seconds);
-    const py::gil_scoped_release others_may_run;
-    core_->session().run("an exchange by name", std::move(task), timeout);
+    run_task(prepared(exchanges), timeout_of(seconds));
   }
   // Before the core is closed.
   void close() {
@@ -170,7 +168,16 @@ class PyNamedExchanges {
   // What is overdue is told by the coordinator, which knows who is missing; only if that one is
   // silent it ends here.
   Time timeout_of(std::optional<double> seconds) const {
-    return seconds ? time_of(*seconds) : core_->timeout() * 5 / 4 + std::chrono::seconds(2);
+    return seconds ? time_of(*seconds) : timeout_ * 5 / 4 + std::chrono::seconds(2);
+  }
+  void run_task(SharedSession::MakeTask task, Time timeout) {
+    std::shared_ptr<SharedSession::Work> unfinished;
+    {
+      const py::gil_scoped_release others_may_run;
+      unfinished = core_->session().run("an exchange by name", std::move(task), timeout,
+                                        PyWork::kLookForSignals);
+    }
+    if (unfinished) PyWork(core_, std::move(unfinished)).wait({});
   }
 
   // One name of a kind at a time. If one is taken, none is.
@@ -234,6 +241,7 @@ class PyNamedExchanges {
 
   SharedCore core_;
   Group group_;
+  Time timeout_;                           // for the others to ask for the same
   std::unique_ptr<NamedExchanges> named_;  // only the thread that drives looks at it
   std::shared_ptr<InFlight> in_flight_ = std::make_shared<InFlight>();
 };
@@ -262,8 +270,10 @@ void add_named_exchanges(py::module_& module) {
       .def_property_readonly("times", &PyExchange::times)
       .def("take_gathered", &PyExchange::take_gathered);
   py::class_<PyNamedExchanges>(module, "NamedExchanges")
-      .def(py::init<SharedCore, const std::vector<int>&, std::uint32_t, std::size_t>(),
-           py::arg("core"), py::arg("ranks"), py::arg("number"), py::arg("fused_bytes"))
+      .def(py::init<SharedCore, const std::vector<int>&, std::uint32_t, std::size_t, double,
+                    double>(),
+           py::arg("core"), py::arg("ranks"), py::arg("number"), py::arg("fused_bytes"),
+           py::arg("seconds"), py::arg("warning_seconds"))
       .def("ask", &PyNamedExchanges::ask, py::arg("exchanges"), py::arg("timeout") = py::none())
       .def("ask_again", &PyNamedExchanges::ask_again, py::arg("exchanges"), py::arg("addresses"))
       .def("run_again", &PyNamedExchanges::run_again, py::arg("exchanges"), py::arg("addresses"))

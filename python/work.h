@@ -13,6 +13,9 @@ namespace starling {
 // Work and what it needs until it is done.
 class PyWork {
  public:
+  // Python's own handlers run only where Python runs, so Ctrl-C would wait for the work to end.
+  static constexpr Time kLookForSignals = std::chrono::milliseconds(200);
+
   PyWork(SharedCore core, std::shared_ptr<SharedSession::Work> work)
       : core_(std::move(core)), work_(std::move(work)) {}
 
@@ -62,9 +65,6 @@ class PyWork {
       throw;
     }
   }
-
-  // Python's own handlers run only where Python runs, so Ctrl-C would wait for the work to end.
-  static constexpr Time kLookForSignals = std::chrono::milliseconds(200);
 
   SharedCore core_;
   std::shared_ptr<SharedSession::Work> work_;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ._core import VERSION as __version__
 from ._core import Error, PeerLost, Timeout
 
 # What needs numpy or torch is imported when it is first asked for.

@@ -6,6 +6,7 @@ their own for the same.
 
 from __future__ import annotations
 
+import hmac
 import os
 import re
 import zlib
@@ -65,10 +66,17 @@ def started_by_srun() -> bool:
     return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in os.environ
 
 
+def keyed(said: str) -> str:
+    """A digest of it by the secret that the launcher has given us, for anybody to read; the words
+    themselves where there is none."""
+    secret = os.environ.get("STARLING_SECRET")
+    return hmac.new(secret.encode(), said.encode(), "sha256").hexdigest() if secret else said
+
+
 def job_name() -> str:
     """What all processes of this job know it by, and no others."""
-    names = ("STARLING_SECRET", "SLURM_JOB_ID", "SLURM_STEP_ID", "MASTER_ADDR", "MASTER_PORT")
-    return "/".join(os.environ[name] for name in names if name in os.environ) or "alone"
+    names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "MASTER_ADDR", "MASTER_PORT")
+    return keyed("/".join(["job", *(os.environ[name] for name in names if name in os.environ)]))
 
 
 def _tasks_on_node(tasks: str, node: int) -> int:

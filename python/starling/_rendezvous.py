@@ -14,7 +14,7 @@ from typing import Optional
 import torch
 import torch.distributed as dist
 
-from . import _core, _session
+from . import _core, _launchers, _session
 from ._tensors import byte_memory
 from .common.exceptions import HasLeft
 
@@ -28,7 +28,10 @@ def meet(store, rank: int, size: int, timeout: timedelta, opener: str = GROUP):
        it uses.
     B. If all have the same one, the group is some of its ranks, and has the first number that none of
        them uses.
-    C. Otherwise they open a new session: rank 0 listens and puts its address into the store.
+    C. Otherwise they open a new session: rank 0 listens and puts its address into the store, and what
+       the session's secret is made of.
+
+    Anybody may read the store: a launcher's secret is not in it.
     """
     session = _session.current()
     if session is not None and not dist.is_initialized():
@@ -61,11 +64,12 @@ def meet(store, rank: int, size: int, timeout: timedelta, opener: str = GROUP):
         listen_fd, port = _session.listen(address)
         place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         store.set("starling/rendezvous", json.dumps([place, secrets.token_hex(16)]))
-    place, secret = json.loads(store.get("starling/rendezvous"))
+    place, token = json.loads(store.get("starling/rendezvous"))
+    secret = _launchers.keyed(token)
     core = _core.Core(
         rank, size, place, secret, max(1, int(timeout.total_seconds())), listen_fd
     )
-    session = _session.adopt(core, secret, opened_by=opener)
+    session = _session.adopt(core, token, opened_by=opener)
     return session, list(range(size)), _session.FIRST_NUMBER
 
 
@@ -82,7 +86,7 @@ def _meet_generation(timeout: timedelta):
     elif not _elastic.next_generation():
         raise HasLeft
     rank, size = _elastic.rank, _elastic.size
-    token = f"{os.environ['STARLING_SECRET']} {_elastic.generation}"
+    token = _launchers.keyed(f"generation {_elastic.generation}")
     _session.adopt(_elastic, token, opened_by="an elastic job")
     host = os.environ["STARLING_RENDEZVOUS"].rsplit(":", 1)[0].strip("[]")
     place = torch.zeros(64, dtype=torch.uint8)

@@ -86,7 +86,7 @@ Reduction reduction_of(Blend blend) {
 // those who have joined.
 void conclude_blend(Vector values, const NamedRequest& request, int ranks) {
   if (request.blend == Blend::mean && is_integer(values.type()) && request.after == 1) {
-    divide_down(values, ranks);
+    conclude(values, Reduction::mean, ranks);
   } else {
     multiply(values, request.blend == Blend::mean ? request.after / ranks : request.after);
   }
@@ -103,6 +103,7 @@ NamedExchanges::NamedExchanges(Group group, Limits limits)
       waiting_(group.loop()) {
   if (!coordinates()) {
     ears_.emplace_back(hear_orders());
+    if (group_.rank() == 1) ears_.emplace_back(watch_coordinator());
     return;
   }
   for (int place = 1; place < group_.size(); ++place) ears_.emplace_back(hear_requests(place));
@@ -190,6 +191,28 @@ void NamedExchanges::send_requests(const std::vector<SharedExchange>& exchanges)
     }
   }
   post(0, kRequests, message.take());
+  waiting_.ring();
+}
+
+// A coordinator that is late itself has not heard of any request, so that it cannot say who waits.
+Task<> NamedExchanges::watch_coordinator() {
+  Loop& loop = group_.loop();
+  std::uint64_t next = 0;  // what was asked for before is told
+  while (true) {
+    if (asked_.empty()) {
+      co_await waiting_.rung();
+      continue;
+    }
+    co_await sleep_until(loop, loop.now() + limits_.warning / 16);
+    const auto oldest = asked_.lower_bound(next);
+    const Time since = loop.now() - limits_.warning * 5 / 4;
+    if (oldest == asked_.end() || oldest->second->asked > since) continue;
+    next = next_number_;
+    const NamedRequest& request = oldest->second->request;
+    if (request.act == Act::join) continue;  // who has joined waits for the others' work
+    spdlog::warn("{} '{}' waits: rank {} says for whom, or is late itself",
+                 kActNames[static_cast<std::size_t>(request.act)], request.name, group_.in_comm(0));
+  }
 }
 
 std::string NamedExchanges::describe(NamedExchange& exchange) {
@@ -332,8 +355,8 @@ Task<> NamedExchanges::watch() {
       co_await waiting_.rung();
       continue;
     }
-    co_await sleep_until(loop, loop.now() + limits_.timeout / 16);
-    for (const std::string& line : roll_.slow(loop.now() - limits_.timeout / 2)) {
+    co_await sleep_until(loop, loop.now() + std::min(limits_.timeout, limits_.warning) / 16);
+    for (const std::string& line : roll_.slow(loop.now() - limits_.warning)) {
       spdlog::warn("{}", line);
     }
     announce(roll_.overdue(loop.now() - limits_.timeout));

@@ -71,6 +71,7 @@ class NamedExchanges {
     std::size_t fused_bytes = std::size_t{8} << 20;  // of all-reduces that go as one
     // Of all-reduces that go with their request, together what the coordinator gets of all ranks.
     std::size_t small_bytes = std::size_t{1} << 19;
+    Time warning = std::chrono::seconds(60);  // after which it is told for whom they wait
   };
 
   NamedExchanges(Group group, Limits limits);
@@ -112,6 +113,7 @@ class NamedExchanges {
   void send_requests(const std::vector<SharedExchange>& exchanges);
   // Sets the number of its description; returns the description itself if it is a new one.
   std::string describe(NamedExchange& exchange);
+  Task<> watch_coordinator();
   Task<> hear_orders();
   void obey(const Order& order);
 

@@ -193,14 +193,15 @@ bool SharedSession::wait(Work& work, std::optional<Time> timeout) {
   return work.done();
 }
 
-void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
+std::shared_ptr<SharedSession::Work> SharedSession::run(Name name, MakeTask make_task, Time timeout,
+                                                        std::optional<Time> patience) {
   Lock lock(mutex_);
   if (driven_) {
     lock.unlock();
     const auto work = begin(name, std::move(make_task), timeout);
-    wait(*work);
+    if (!wait(*work, patience)) return work;
     if (work->error()) std::rethrow_exception(work->error());
-    return;
+    return nullptr;
   }
   // As begin() and wait() would, but that nobody is told of what is over before they look.
   ++waiting_;
@@ -210,12 +211,18 @@ void SharedSession::run(Name name, MakeTask make_task, Time timeout) {
   const auto work = std::make_shared<Work>();
   start(work, name, make_task, timeout);
   lock.lock();
-  drive(lock, [&] { return work->done(); });
+  const Loop& clock = session_.loop();
+  std::optional<Time> deadline;
+  if (patience) deadline = clock.now() + *patience;
+  drive(
+      lock, [&] { return work->done() || (deadline && clock.now() >= *deadline); }, deadline);
   --waiting_;
   if (waiting_ > 0) changed_.notify_all();
   if (waiting_ == 0 && under_way_ > 0) call_caretaker(patience_);
   lock.unlock();
+  if (!work->done()) return work;
   if (work->error()) std::rethrow_exception(work->error());
+  return nullptr;
 }
 
 // Who waited here would wait for itself.

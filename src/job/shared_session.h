@@ -82,8 +82,10 @@ class SharedSession {
   // In an elastic job, while this thread holds the session: what is under way fails, as its generation
   // is over.
   void give_up_work();
-  // Both, for work that nobody else looks at. Throws its error.
-  void run(Name name, MakeTask make_task, Time timeout);
+  // Both, for work that nobody else looks at. Throws its error. Returns the work if it is not done
+  // after so much patience, else nothing.
+  std::shared_ptr<Work> run(Name name, MakeTask make_task, Time timeout,
+                            std::optional<Time> patience = {});
 
  private:
   using Lock = std::unique_lock<std::mutex>;

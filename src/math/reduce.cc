@@ -368,18 +368,6 @@ void multiply(Vector values, double factor) {
   }
 }
 
-void divide_down(Vector values, int count) {
-  const bool integers = if_integers(values.type(), [&](auto zero) {
-    using T = decltype(zero);
-    each<T>(values, [count](T value) {
-      const auto wide = static_cast<std::int64_t>(value);
-      const std::int64_t quotient = wide / count;
-      return static_cast<T>(wide < 0 && quotient * count != wide ? quotient - 1 : quotient);
-    });
-  });
-  STARLING_CHECK(integers, "{} are no integers", info(values.type()).name);
-}
-
 void conclude(Vector values, Reduction reduction, int count) {
   if (reduction != Reduction::mean || count == 1) return;
   const float factor = 1.0f / static_cast<float>(count);

@@ -36,7 +36,5 @@ void conclude(Vector values, Reduction reduction, int count);
 
 // values[i] *= factor. Integers by way of doubles, and lose what is behind the point.
 void multiply(Vector values, double factor);
-// The same for integers' means where they are to be rounded down, as Python's // does.
-void divide_down(Vector values, int count);
 
 }  // namespace starling

@@ -172,6 +172,24 @@ TEST(SharedSession, WaitsNoLongerThanAsked) {
   });
 }
 
+TEST(SharedSession, GivesBackWhatIsNotDoneInTime) {
+  live_shared(2, [&](SharedSession& session) {
+    std::int64_t value = 1;
+    const auto word = [&] { return barrier(session.comm(), shared_channel(2)); };
+    if (session.comm().rank() == 0) {
+      const auto work = session.run("a sum", summing(session, 1, value), kPatience,
+                                    std::chrono::milliseconds(20));
+      ASSERT_TRUE(work != nullptr);
+      EXPECT_TRUE(session.run("a word", word, kPatience, kPatience) == nullptr);
+      EXPECT_TRUE(session.wait(*work, kPatience));
+    } else {
+      session.run("a word", word, kPatience);
+      session.run("a sum", summing(session, 1, value), kPatience);
+    }
+    EXPECT_EQ(value, 2);
+  });
+}
+
 TEST(SharedSession, LeavesTheLoopToWhoHoldsIt) {
   live_shared(2, [&](SharedSession& session) {
     constexpr int kMany = 50;

@@ -233,14 +233,5 @@ TEST(Multiply, LosesWhatIsBehindThePointOfIntegers) {
   EXPECT_THROW(multiply(std::span(&flag, 1), 2), Error);
 }
 
-TEST(DivideDown, RoundsDownAlsoBelowZero) {
-  std::vector<std::int64_t> values = {-99 * 3, -100 * 3, 99 * 3, 0};
-  divide_down(values, 4);
-  EXPECT_EQ(values, (std::vector<std::int64_t>{-75, -75, 74, 0}));
-  std::vector<std::uint8_t> bytes = {255};
-  divide_down(bytes, 2);
-  EXPECT_EQ(bytes[0], 127);
-}
-
 }  // namespace
 }  // namespace starling

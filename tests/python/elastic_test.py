@@ -417,10 +417,13 @@ def check_dist_goes_on():
 TORCH = COMMON + r"""
 import torch.distributed as dist
 import starling.torch_backend as backend
+from starling import _session
 
 step = 0
 while True:
     dist.init_process_group("starling")
+    # Which goes into torch's store, that anybody may read.
+    assert os.environ["STARLING_SECRET"] not in _session.current().token
     tell(event="begin", rank=dist.get_rank(), size=dist.get_world_size())
     try:
         while True:

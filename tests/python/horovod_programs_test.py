@@ -6,17 +6,22 @@
 import importlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import traceback
 import warnings
+from unittest import mock
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
+import starling
 import starling.torch as hvd
-from starling.common import elastic
+from starling.common import elastic, util, world
+from starling.runner.common.util.env import get_env_rank_and_size
+from starling.torch.elastic.state import StateHandler, get_handler_registry, set_handler_registry
 
 from horovod_test import equal, raises
 
@@ -107,6 +112,57 @@ def check_elastic_state_of_schedules():
     assert schedule.last_epoch == 0
 
 
+def check_elastic_state_of_others_kinds():
+    """A state that has something before it is one, and a handler that is not complete before its end."""
+
+    class Own(hvd.elastic.TorchState):
+        def __init__(self, model):
+            self.note = "before"
+            super().__init__(model=model, step=3)
+
+    model = nn.Linear(2, 2)
+    state = Own(model)
+    assert state.note == "before" and state.step == 3 and state.model is model
+
+    class Counter:
+        count = 1
+
+    class CounterHandler(StateHandler):
+        def __init__(self, value):
+            super().__init__(value)
+            self.saved = [value.count]
+
+        def save(self):
+            self.saved.append(self.value.count)
+
+        def restore(self):
+            self.value.count = self.saved[-1]
+
+        def sync(self):
+            self.value.count = hvd.broadcast_object(self.value.count, 0)
+
+    registry = get_handler_registry()
+    set_handler_registry([(Counter, CounterHandler), *registry])
+    try:
+        counter = Counter()
+        state = hvd.elastic.TorchState(model, counter=counter)
+        counter.count = 8
+        state.restore()
+        assert counter.count == 1
+    finally:
+        set_handler_registry(registry)
+
+
+def check_host_messages_can_be_looked_for():
+    state = hvd.elastic.ObjectState(step=0)
+    assert state._host_messages.empty()
+    state.on_hosts_updated(1.0, 2)
+    assert not state._host_messages.empty()
+    with raises(hvd.HostsUpdatedInterrupt):
+        state.check_host_updates()
+    assert state._host_messages.empty()
+
+
 def check_elastic_without_a_framework():
     class Counts(elastic.ObjectState):
         pass
@@ -143,9 +199,11 @@ def check_names_that_programs_import():
     for module, names in {
         "common.basics": ["HorovodBasics"],
         "common.elastic": ["ObjectState", "State", "run_fn"],
-        "common.exceptions": ["HorovodInternalError", "HostsUpdatedInterrupt"],
+        "common.exceptions": ["HorovodInternalError", "HorovodVersionMismatchError",
+                              "HostsUpdatedInterrupt"],
         "common.process_sets": ["ProcessSet", "global_process_set"],
-        "common.util": ["gloo_built", "is_iterable", "mpi_built", "split_list"],
+        "common.util": ["get_average_backwards_compatibility_fun", "gloo_built", "is_iterable",
+                        "mpi_built", "split_list"],
         "torch.mpi_ops": ["Average", "rank", "size", "synchronize", "poll", "allreduce_async_"],
         "torch.functions": ["broadcast_object", "broadcast_parameters"],
         "torch.elastic.state": ["TorchState", "StateHandler", "get_handler_registry"],
@@ -160,7 +218,66 @@ def check_names_that_programs_import():
 
     assert split_list(list(range(7)), 3) == [[0, 1, 2], [3, 4], [5, 6]]
     basics = importlib.import_module("starling.common.basics").HorovodBasics()
-    assert (basics.rank(), basics.size()) == (RANK, SIZE) and not basics.mpi_built()
+    assert (basics.rank(), basics.size()) == (RANK, SIZE) and not basics.mpi_built(verbose=True)
+    assert basics.gloo_built() and basics.gloo_enabled()
+    assert starling.__version__[0].isdigit()
+
+
+def check_what_programs_ask_of_their_surroundings():
+    with util.env(STARLING_TEST_A="a", HOROVOD_RANK="of another", STARLING_TEST_B=None):
+        assert os.environ["STARLING_TEST_A"] == "a" and os.environ["HOROVOD_RANK"] == "of another"
+        assert "STARLING_TEST_B" not in os.environ
+    assert "STARLING_TEST_A" not in os.environ and os.environ.get("HOROVOD_RANK") != "of another"
+    assert util.extension_available("torch", verbose=True)
+    assert util.gpu_available("torch") == torch.cuda.is_available()
+    assert not util.extension_available("mxnet") and not util.gpu_available("mxnet")
+    util.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__, "mpi_lib_v2")
+    with raises(ImportError, "tensorflow"):
+        util.check_extension("horovod.tensorflow", "HOROVOD_WITH_TENSORFLOW", __file__, "mpi_lib")
+
+
+def check_what_the_launcher_has_said():
+    if "HOROVOD_RANK" in os.environ:
+        assert get_env_rank_and_size() == (RANK, SIZE)
+    with mock.patch.dict(os.environ, clear=True):
+        assert get_env_rank_and_size() == (0, 1)
+        os.environ["OMPI_COMM_WORLD_RANK"] = "3"
+        with raises(RuntimeError, "OMPI_COMM_WORLD_SIZE"):
+            get_env_rank_and_size()
+        os.environ["OMPI_COMM_WORLD_SIZE"] = "4"
+        assert get_env_rank_and_size() == (3, 4)
+
+
+def check_communicators_are_refused():
+    hvd.shutdown()
+    for comm in (object(), [0, 7]):
+        with raises(ValueError, "process_sets"):
+            hvd.init(comm=comm)
+    hvd.init(comm=list(range(SIZE)))
+
+
+def check_what_is_given_up_keeps_its_memory():
+    """The core may still write there."""
+    if SIZE == 1:
+        return
+    if RANK == 0:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        handle = hvd.allreduce_async(torch.zeros(50_000), name="given up", op=hvd.Sum)
+        for wait in (lambda: hvd.synchronize(handle),
+                     lambda: hvd.allreduce(torch.zeros(50_000), name="at once", op=hvd.Sum)):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with raises(KeyboardInterrupt):
+                wait()
+        assert [each.exchanges[0].name for each in world.given_up] == ["given up", "at once"]
+        hvd.broadcast_object("go on", 0)
+    else:
+        hvd.broadcast_object(None, 0)
+        for name in ("given up", "at once"):
+            hvd.allreduce(torch.zeros(50_000), name=name, op=hvd.Sum)
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init()
+    assert not world.given_up
 
 
 def check_functions_are_objects_too():

@@ -11,6 +11,8 @@ import tempfile
 import textwrap
 import time
 import traceback
+import warnings
+from unittest import mock
 
 import starling
 
@@ -57,6 +59,22 @@ def check_run_returns_what_each_rank_returns():
     assert starling.run(top_level, args=(1,), num_proc=2) == [(0, 2, 8), (1, 2, 8)]
     assert starling.run(lambda: os.environ["SAID"], num_proc=1,
                         env={**os.environ, "SAID": "so"}) == ["so"]
+
+
+def check_run_by_all_of_horovods_words():
+    ignored = {"ssh_port": 22, "ssh_identity_file": "key", "disable_cache": True, "use_gloo": True,
+               "use_mpi": False, "mpi_args": "", "network_interface": "lo", "start_timeout": 30}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert starling.run(lambda: "so", np=2, **ignored) == ["so", "so"]
+        assert starling.run(lambda: "so", num_proc=1, min_np=1, max_np=2) == ["so"]
+    assert [str(each.message).split()[0] for each in told] == ["np", "min_np", "max_np"], told
+    try:
+        starling.run(lambda: None, num_procs=2)
+    except TypeError as error:
+        assert "num_procs" in str(error)
+    else:
+        raise AssertionError("a word that nobody knows was taken")
 
 
 def check_run_raises_what_a_rank_raises():
@@ -144,8 +162,9 @@ def check_words_of_horovodrun_that_are_not_needed():
     words = ["--tcp", "--cycle-time-ms", "5", "--cache-capacity=10", "--hierarchical-allreduce",
              "--no-stall-check", "--mpi-args=--map-by x", "--elastic-timeout", "10",
              "--log-without-timestamp", "--autotune", "--gloo-timeout-seconds", "30"]
-    ended = starlingrun("-np", "2", *words, "/bin/sh", "-c", "echo so $STARLING_TIMEOUT_SECONDS")
-    assert ended.returncode == 0 and ended.stdout.count("so 30") == 2, ended
+    ended = starlingrun("-np", "2", *words, "/bin/sh", "-c",
+                        "echo so $STARLING_TIMEOUT_SECONDS $HOROVOD_STALL_CHECK_DISABLE")
+    assert ended.returncode == 0 and ended.stdout.count("so 30 1") == 2, ended
     ended = starlingrun("-np", "2", "--jsrun", "true")
     assert ended.returncode == 2 and ended.stderr.count("\n") == 1, ended
 
@@ -162,6 +181,19 @@ def check_run_by_a_script_that_names_hosts():
         found = starling.run(place, num_proc=2, min_num_proc=2, max_num_proc=2,
                              host_discovery_script=hosts)
     assert found == [(0, 2), (1, 2)], found
+
+
+def check_nobody_else_can_read_where_ranks_of_mpirun_meet():
+    from starling.common import world
+
+    said = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, said), \
+            mock.patch.object(tempfile, "tempdir", folder):
+        store, _, _ = world._store_of_mpirun()
+        store.set("starling/hvd", "a secret")
+        (name,) = os.listdir(folder)
+        assert os.stat(os.path.join(folder, name)).st_mode & 0o777 == 0o600
+        assert store.get("starling/hvd") == b"a secret"
 
 
 def check_a_killed_rank_is_named_by_all_others():
@@ -217,8 +249,23 @@ def check_who_never_asks_is_named():
             except hvd.HorovodInternalError as error:
                 print("HEARD", "wanted" in str(error) and "rank 1 has not asked" in str(error), error)
         """)
-        ended = starlingrun("-np", "3", "--start-timeout", "2", sys.executable, path)
+        ended = starlingrun("-np", "3", "--stall-check-shutdown-time-seconds", "2", sys.executable, path)
         assert ended.stdout.count("HEARD True") == 2, ended
+
+
+def check_who_is_late_is_waited_for():
+    for late, seconds, said in ((1, 13, "rank 1 has not asked"), (0, 3, "rank 0 says for whom")):
+        with tempfile.TemporaryDirectory() as folder:
+            path = script(folder, f"""
+                hvd.init()
+                if hvd.rank() == {late}:
+                    time.sleep({seconds})
+                print("CAME", int(hvd.allreduce(torch.ones(1), name="wanted", op=hvd.Sum)))
+            """)
+            ended = starlingrun("-np", "2", "--gloo-timeout-seconds", "10",
+                                "--stall-check-warning-time-seconds", "1", sys.executable, path)
+        assert ended.returncode == 0 and ended.stdout.count("CAME 2") == 2, ended
+        assert f"'wanted' waits: {said}" in ended.stderr, ended
 
 
 def check_a_signal_ends_all():

@@ -7,12 +7,14 @@ import faulthandler
 import os
 import tempfile
 from datetime import timedelta
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
-import starling.torch_backend  # noqa: F401
+import starling
+from starling import _core, _rendezvous, torch_backend  # noqa: F401
 
 RANK = int(os.environ["RANK"])
 SIZE = int(os.environ["WORLD_SIZE"])
@@ -96,6 +98,42 @@ def check_forks_cannot_speak() -> None:
     dist.destroy_process_group()
 
 
+def check_the_store_is_told_no_secret() -> None:
+    """Neither the launcher's nor the one of a session that is opened anew."""
+    told: list = []
+    secrets = [os.environ["STARLING_SECRET"]]
+    meet, core = _rendezvous.meet, _core.Core
+
+    class Overheard:
+        def __init__(self, store):
+            self.get, self._store = store.get, store
+
+        def set(self, key, value):
+            told.append(value)
+            self._store.set(key, value)
+
+    def opened(rank, size, place, secret, *more):
+        secrets.append(secret)
+        return core(rank, size, place, secret, *more)
+
+    opened.from_environment = core.from_environment
+    with mock.patch.object(_rendezvous, "meet", lambda store, *rest: meet(Overheard(store), *rest)), \
+            mock.patch.object(_core, "Core", opened):
+        begin("overheard")
+        check_sum()
+        dist.new_group(list(range(SIZE)))  # which have a session already
+        dist.barrier()
+        dist.destroy_process_group()
+        starling.shutdown()
+        starling.init()  # the launcher's session
+        begin("overheard again")
+        check_sum()
+        dist.destroy_process_group()
+    assert len(told) >= 3 and len(secrets) == 2, (told, secrets)
+    assert not [secret for secret in secrets if secret in "".join(told)], told
+    starling.shutdown()
+
+
 def main() -> None:
     patience = int(os.environ.get("STARLING_TEST_SECONDS", 120))
     faulthandler.dump_traceback_later(patience, exit=True)  # what hangs says where
@@ -103,6 +141,7 @@ def main() -> None:
     check_a_group_is_destroyed_before_the_world()
     check_again_and_again()
     check_forks_cannot_speak()
+    check_the_store_is_told_no_secret()
     check_loaders("fork")
     check_loaders("spawn")
     print("passed", flush=True)

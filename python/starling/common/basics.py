@@ -46,18 +46,23 @@ def mpi_threads_supported() -> bool:
     raise ValueError("Starling does not exchange over MPI")
 
 
-def _no() -> bool:
+def _yes(verbose: bool = False) -> bool:
+    """True: Starling's links are in gloo's place, without which programs would look for MPI."""
+    return True
+
+
+def _no(verbose: bool = False) -> bool:
     """False: Starling exchanges over links of its own."""
     return False
 
 
-def _none() -> int:
+def _none(verbose: bool = False) -> int:
     """0: Starling exchanges over links of its own."""
     return 0
 
 
-mpi_enabled = mpi_built = gloo_enabled = gloo_built = ddl_built = ccl_built = _no
-cuda_built = rocm_built = _no
+gloo_enabled = gloo_built = _yes
+mpi_enabled = mpi_built = ddl_built = ccl_built = cuda_built = rocm_built = _no
 nccl_built = _none
 
 
@@ -73,6 +78,7 @@ class HorovodBasics:
     is_homogeneous = staticmethod(is_homogeneous)
     is_initialized = staticmethod(is_initialized)
     mpi_threads_supported = staticmethod(mpi_threads_supported)
-    mpi_enabled = mpi_built = gloo_enabled = gloo_built = staticmethod(_no)
+    gloo_enabled = gloo_built = staticmethod(_yes)
+    mpi_enabled = mpi_built = staticmethod(_no)
     ddl_built = ccl_built = cuda_built = rocm_built = staticmethod(_no)
     nccl_built = staticmethod(_none)

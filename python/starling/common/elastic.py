@@ -13,6 +13,16 @@ from .exceptions import HorovodInternalError, HostsUpdatedInterrupt
 _REMOVED = 1  # among Horovod's words for what has become of hosts
 
 
+class _HostMessages:
+    """What programs ask of Horovod's queue of them: whether there is any."""
+
+    def __init__(self, updates: list[int]):
+        self._updates = updates
+
+    def empty(self) -> bool:
+        return not (self._updates or _world.wants_change())
+
+
 class State:
     """What is saved, restored and made alike, and who is told when all have met again."""
 
@@ -21,6 +31,10 @@ class State:
         self._rank = get_rank
         self._reset_callbacks: list[Callable] = []
         self._updates: list[int] = []  # that this rank was told of
+
+    @property
+    def _host_messages(self) -> _HostMessages:
+        return _HostMessages(self._updates)
 
     def register_reset_callbacks(self, callbacks) -> None:
         """Calls these whenever all have met again."""

@@ -10,6 +10,14 @@ class HorovodInternalError(RuntimeError):
     rank_is_lost = False
 
 
+class HorovodVersionMismatchError(ImportError):
+    """For programs that catch it: Starling goes with whichever version of a framework is there."""
+
+    def __init__(self, name: str, version: str, installed_version: str):
+        super().__init__(f"{name} is of version {version}, and {installed_version} was installed with")
+        self.name, self.version, self.installed_version = name, version, installed_version
+
+
 class HasLeft(SystemExit):
     """This worker was asked to leave, and the others go on without it: its process ends well."""
 

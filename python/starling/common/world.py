@@ -19,6 +19,12 @@ from .exceptions import HasLeft, HorovodInternalError
 
 _FIRST_NUMBER = 2048  # of our groups: below are those of torch.distributed's
 _FUSED_BYTES = 8 << 20
+_A_DAY = 86400.0
+
+
+def _seconds_of(variable: str, otherwise: float) -> float:
+    seconds = float(os.environ.get(variable) or 0)
+    return seconds if seconds > 0 else otherwise
 
 
 class ProcessSet:
@@ -72,7 +78,12 @@ class Meeting:
     def __init__(self, core: _core.Core, ranks: Sequence[int], set_id: int):
         fused = int(os.environ.get("HOROVOD_FUSION_THRESHOLD") or _FUSED_BYTES)
         number = _FIRST_NUMBER + set_id % (4096 - _FIRST_NUMBER)
-        self.exchanges = _core.NamedExchanges(core, list(ranks), number, fused)
+        # Who is late is waited for, unless somebody says for how long; who is lost is noticed anyway.
+        overdue = _seconds_of("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", _A_DAY)
+        warning = _seconds_of("HOROVOD_STALL_CHECK_TIME_SECONDS", 60)
+        if os.environ.get("HOROVOD_STALL_CHECK_DISABLE") == "1":
+            overdue = warning = _A_DAY
+        self.exchanges = _core.NamedExchanges(core, list(ranks), number, fused, overdue, warning)
         self._unnamed: dict[str, int] = {}
 
     def name(self, act: str, name: Optional[str]) -> str:
@@ -147,8 +158,12 @@ class World:
             self.meetings[0].name("world", name),
             [_core.Tensor(address, 0, _core.ELEMENTS.index("u8"), [len(buffer)])],
         )
-        with internal_errors():
-            self.meetings[0].exchanges.run([exchange])
+        try:
+            with internal_errors():
+                self.meetings[0].exchanges.run([exchange])
+        except BaseException:
+            given_up.append(buffer)
+            raise
         (gathered,) = exchange.take_gathered()
         whole, at, things = bytes(memoryview(gathered)), 0, []
         for length in exchange.rows:
@@ -188,6 +203,7 @@ class internal_errors:
         raise raised from None
 
 
+given_up: list = []  # what holds memory that the core may still read or write, as nobody has waited
 _world: Optional[World] = None
 _generations = 0
 _elastic: Optional[_core.Core] = None  # where workers come and go, from one generation to the next
@@ -210,8 +226,10 @@ def init(comm=None, process_sets: Union[None, str, Sequence[ProcessSet]] = None)
     process_sets: those to know from the start, or "dynamic" to add some later.
     """
     global _world
-    if comm is not None and list(comm) and list(comm) != list(range(_size_from_environment())):
-        raise ValueError("init(comm) of some ranks only is not there; use process_sets")
+    ranks = list(comm) if hasattr(comm, "__iter__") else comm
+    if ranks not in (None, [], list(range(_size_from_environment()))):
+        raise ValueError("init(comm) of some ranks only, or of an MPI communicator, is not there; use "
+                         "process_sets")
     if isinstance(process_sets, str):
         if process_sets.lower() != "dynamic":
             raise ValueError(f'process_sets is a list of them or "dynamic", not {process_sets!r}')
@@ -320,14 +338,21 @@ def is_elastic() -> bool:
     return _elastic is not None
 
 
+def wants_change() -> bool:
+    """Whether this rank knows of somebody who waits to be let in, or to go."""
+    if _elastic is None:
+        return False
+    if _session.asked_to_leave():
+        _elastic.leave()
+    return _elastic.wants_change()
+
+
 def others_come_or_go(told: bool = False) -> bool:
     """Whether somebody waits to be let in, or to go, or any rank was told so. All ask together, and hear
     the same."""
     if _elastic is None:
         return told
-    if _session.asked_to_leave():
-        _elastic.leave()
-    return any(world().gather(told or _elastic.wants_change(), "starling.others_come_or_go"))
+    return any(world().gather(told or wants_change(), "starling.others_come_or_go"))
 
 
 _last_rank_and_size = (0, 1)
@@ -344,7 +369,14 @@ def _store_of_mpirun():
         )
     job = os.environ.get("PMIX_NAMESPACE") or os.environ.get("OMPI_MCA_ess_base_jobid") or "job"
     name = f"starling-{os.getuid()}-{hashlib.sha256(job.encode()).hexdigest()[:16]}"
-    store = dist.FileStore(os.path.join(tempfile.gettempdir(), name), size)
+    path = os.path.join(tempfile.gettempdir(), name)
+    # It will have the job's secret, and torch would make a file that everybody may read.
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    owner = os.fstat(file).st_uid
+    os.close(file)
+    if owner != os.getuid():
+        raise HorovodInternalError(f"{path} is another user's: remove it, or set TMPDIR")
+    store = dist.FileStore(path, size)
     return store, int(os.environ["OMPI_COMM_WORLD_RANK"]), size
 
 
@@ -360,9 +392,9 @@ def _join_by_store(found) -> _core.Core:
         address = _session.address_towards(os.environ.get("MASTER_ADDR", "127.0.0.1"))
         listen_fd, place = _listen_at(address)
         store.set("starling/hvd", json.dumps([place, secrets.token_hex(16)]))
-    place, secret = json.loads(store.get("starling/hvd"))
+    place, said = json.loads(store.get("starling/hvd"))
     _stores.append(store)  # rank 0 may be the one who serves it
-    return _core.Core(rank, size, place, secret, _timeout_seconds(), listen_fd)
+    return _core.Core(rank, size, place, _launchers.keyed(said), _timeout_seconds(), listen_fd)
 
 
 def _listen_at(address: str) -> tuple[int, str]:

@@ -28,16 +28,15 @@ _LEVELS = {"TRACE": "trace", "DEBUG": "debug", "INFO": "info", "WARNING": "warn"
 _IGNORED_FLAGS = [
     "--gloo", "--tcp", "--disable-cache", "--autotune", "--no-autotune", "--hierarchical-allreduce",
     "--no-hierarchical-allreduce", "--hierarchical-allgather", "--no-hierarchical-allgather",
-    "--torus-allreduce", "--no-torus-allreduce", "--stall-check", "--no-stall-check",
-    "--no-timeline-mark-cycles", "--mpi-threads-disable", "--no-mpi-threads-disable",
-    "--log-with-timestamp", "--log-without-timestamp", "--log-hide-timestamp",
-    "--no-log-hide-timestamp", "--prefix-output-with-timestamp -prefix-timestamp",
+    "--torus-allreduce", "--no-torus-allreduce", "--no-timeline-mark-cycles",
+    "--mpi-threads-disable", "--no-mpi-threads-disable", "--log-with-timestamp",
+    "--log-without-timestamp", "--log-hide-timestamp", "--no-log-hide-timestamp",
+    "--prefix-output-with-timestamp -prefix-timestamp",
 ]
 _IGNORED_OPTIONS = [
     "--config-file", "--cycle-time-ms", "--cache-capacity", "--autotune-log-file",
     "--autotune-warmup-samples", "--autotune-steps-per-sample", "--autotune-bayes-opt-max-samples",
-    "--autotune-gaussian-process-noise", "--stall-check-warning-time-seconds",
-    "--stall-check-shutdown-time-seconds", "--elastic-timeout", "--mpi-args", "--binding-args",
+    "--autotune-gaussian-process-noise", "--elastic-timeout", "--mpi-args", "--binding-args",
     "--num-nccl-streams", "--thread-affinity",
 ]
 
@@ -61,7 +60,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--verbose", action="store_true", help="print more")
     parser.add_argument("--log-level", choices=list(_LEVELS), type=str.upper,
                         help="how much Starling prints of what it does")
-    parser.add_argument("--start-timeout", type=int, help="seconds that an exchange may take at most")
+    parser.add_argument("--start-timeout", type=int,
+                        help="seconds within which the processes must have met")
+    stall = parser.add_mutually_exclusive_group()
+    stall.add_argument("--stall-check", action="store_false", dest="no_stall_check", default=None,
+                       help="say who waits for whom (the default)")
+    stall.add_argument("--no-stall-check", action="store_true", default=None,
+                       help="neither say it nor fail")
+    parser.add_argument("--stall-check-warning-time-seconds", type=int,
+                        help="after how long it is said; 60 unless given")
+    parser.add_argument("--stall-check-shutdown-time-seconds", type=int,
+                        help="after how long an exchange that not all have asked for fails; a day "
+                             "unless given")
     parser.add_argument("--timeline-filename", help="where rank 0 writes a timeline")
     parser.add_argument("--timeline-mark-cycles", action="store_true")
     parser.add_argument("--output-filename", metavar="FOLDER",
@@ -135,6 +145,14 @@ def _environment(arguments: argparse.Namespace) -> dict[str, str]:
         environment["HOROVOD_TIMELINE_MARK_CYCLES"] = "1"
     if arguments.fusion_threshold_mb is not None:
         environment["HOROVOD_FUSION_THRESHOLD"] = str(arguments.fusion_threshold_mb << 20)
+    if arguments.no_stall_check is not None:
+        environment["HOROVOD_STALL_CHECK_DISABLE"] = str(int(arguments.no_stall_check))
+    if arguments.stall_check_warning_time_seconds is not None:
+        environment["HOROVOD_STALL_CHECK_TIME_SECONDS"] = str(
+            arguments.stall_check_warning_time_seconds)
+    if arguments.stall_check_shutdown_time_seconds is not None:
+        environment["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] = str(
+            arguments.stall_check_shutdown_time_seconds)
     if arguments.reset_limit is not None:
         environment["HOROVOD_ELASTIC_RESET_LIMIT"] = str(arguments.reset_limit)
     return environment

@@ -29,13 +29,21 @@ def run(
     hosts: Optional[str] = None,
     hostfile: Optional[str] = None,
     start_timeout: Optional[int] = None,
+    ssh_port: Optional[int] = None,
+    ssh_identity_file: Optional[str] = None,
+    disable_cache: Optional[bool] = None,
     output_filename: Optional[str] = None,
     verbose: Optional[int] = None,
-    env: Optional[Mapping[str, str]] = None,
+    use_gloo: Optional[bool] = None,
+    use_mpi: Optional[bool] = None,
+    mpi_args: Optional[str] = None,
+    network_interface: Optional[str] = None,
     executable: Optional[str] = None,
+    np: Optional[int] = None,  # this and the next two are Horovod's old names
+    min_np: Optional[int] = None,
+    max_np: Optional[int] = None,
+    env: Optional[Mapping[str, str]] = None,
     host_discovery_script: Optional[str] = None,
-    np: Optional[int] = None,  # noqa: A002, Horovod's old name
-    **ignored: Any,
 ) -> list:
     """Calls func(*args, **kwargs) in num_proc processes of one job; in them, hvd.init() joins it.
 
@@ -43,11 +51,16 @@ def run(
     With min_num_proc or max_num_proc a process that fails is started again, and the others go on
     (hvd.elastic.run); then it returns what those returned who came to the end. With output_filename
     what they print is also in files, output_filename/rank.N/stdout and stderr.
-    Arguments of horovod.run that are about ssh, MPI and gloo are taken and not used.
+    Arguments of horovod.run that are about ssh, MPI, gloo, networks and the time to start are taken and
+    not used.
     """
-    if np is not None:
-        warnings.warn("np is deprecated, use num_proc instead", DeprecationWarning, stacklevel=2)
-        num_proc = np if num_proc == 1 else num_proc
+    for old, value in (("np", np), ("min_np", min_np), ("max_np", max_np)):
+        if value is not None:
+            new = old.replace("np", "num_proc")
+            warnings.warn(f"{old} is deprecated, use {new} instead", DeprecationWarning, stacklevel=2)
+    num_proc = np if np is not None and num_proc == 1 else num_proc
+    min_num_proc = min_np if min_num_proc is None else min_num_proc
+    max_num_proc = max_np if max_num_proc is None else max_num_proc
     if num_proc < 1:
         raise ValueError(f"a function cannot be run in {num_proc} processes")
     elastic = elastic_words(num_proc, min_num_proc, max_num_proc, reset_limit, host_discovery_script,

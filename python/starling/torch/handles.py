@@ -44,12 +44,15 @@ class Handle:
                 else:
                     meeting.exchanges.run_again(self.exchanges, self.addresses)
         except HorovodInternalError as error:
-            _given_up.append(self)  # its memory may still be written to
+            _world.given_up.append(self)
             if "before its deadline" in str(error) and "has not asked" not in str(error):
                 raise HorovodInternalError(
                     f"{self.names}: rank 0 of the process set, which coordinates, has not answered; "
                     f"it has asked for nothing meanwhile, or is stopped"
                 ) from None
+            raise
+        except BaseException:  # Ctrl-C, say
+            _world.given_up.append(self)
             raise
         for exchange in self.exchanges:
             _timeline.note(exchange)
@@ -57,14 +60,13 @@ class Handle:
 
 
 _handles: dict[int, Handle] = {}
-_given_up: list[Handle] = []
 _numbers = itertools.count()
 
 
 def forget_all() -> None:
     """Once the job is left, and nothing is under way any more."""
     _handles.clear()
-    _given_up.clear()
+    _world.given_up.clear()
 
 
 def _remember(handle: Handle) -> int:

@@ -6,7 +6,6 @@ poll() and synchronize()) and, where the result has the shape of the input, f_ a
 
 from __future__ import annotations
 
-import warnings
 from typing import Callable, Optional, Sequence
 
 import torch
@@ -34,6 +33,7 @@ from ..common.basics import (
     size,
 )
 from ..common.exceptions import HorovodInternalError
+from ..common.util import get_average_backwards_compatibility_fun
 from ..common.world import (
     ProcessSet,
     add_process_set,
@@ -88,17 +88,14 @@ _basics = HorovodBasics()
 # --- all-reduce ---
 
 
+_op_or_average = get_average_backwards_compatibility_fun(HorovodBasics)
+
+
 def _op_of(op: Optional[int], average: Optional[bool]) -> int:
-    if op is not None:
-        if average is not None:
-            raise ValueError("op supersedes average: give only one of them")
-        if op not in _BLENDS:
-            raise ValueError(f"there is no reduction {op}")
-        return op
-    if average is None:
-        return Average
-    warnings.warn("average= has been replaced by op=", DeprecationWarning, stacklevel=3)
-    return Average if average else Sum
+    meant = _op_or_average(op, average)
+    if meant not in _BLENDS:
+        raise ValueError(f"there is no reduction {meant}")
+    return meant
 
 
 def _check_blend(op: int, tensors: Sequence[torch.Tensor]) -> None:

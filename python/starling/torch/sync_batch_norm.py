@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..common.world import ProcessSet, global_process_set
@@ -27,8 +26,7 @@ class SyncBatchNorm(_BatchNorm):
         self._check_input_dim(input)
         uses_batch = self.training or self.running_mean is None
         if not (uses_batch and size() > 1):
-            return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias,
-                                uses_batch, self.momentum or 0.0, self.eps)
+            return super().forward(input)
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
         mean, variance, count = _statistics(input, self.process_set)

@@ -23,6 +23,7 @@ class _Timeline:
             "name": "start", "ph": "M", "pid": 0,
             "args": {"start_time_since_epoch_in_micros": time.time_ns() // 1000},
         }, first=True)
+        self.file.flush()  # so that it can be looked at while it is written
 
     def write(self, event: dict, first: bool = False) -> None:
         self.file.write(("" if first else ",\n") + json.dumps(event))
@@ -42,6 +43,7 @@ class _Timeline:
             self.write({"name": "CYCLE_START", "ph": "i", "ts": asked, "pid": 0, "s": "g"})
         for name, begin, end in ((f"NEGOTIATE_{act}", asked, begun), (act, begun, over)):
             self.write({"name": name, "ph": "X", "ts": begin, "dur": end - begin, "pid": row})
+        self.file.flush()
 
     def close(self) -> None:
         self.file.write("\n]\n")

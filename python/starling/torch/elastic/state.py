@@ -62,7 +62,7 @@ class TorchState(ObjectState):
                 handler.value.begin_anew()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._handlers:
+        if name in self.__dict__.get("_handlers", ()):  # a subclass may set some before there are any
             self._handlers[name].set_value(value)
         super().__setattr__(name, value)
 
@@ -72,7 +72,6 @@ class StateHandler:
 
     def __init__(self, value):
         self.value = value
-        self.save()
 
     def save(self) -> None:
         self._saved = copy.deepcopy(self.value.state_dict())
@@ -89,19 +88,31 @@ class StateHandler:
         self.save()
 
 
-class ModelStateHandler(StateHandler):
+class _SavedAtOnce(StateHandler):
+    """Those of others save when they are complete."""
+
+    def __init__(self, value):
+        super().__init__(value)
+        self.save()
+
+
+class ModelStateHandler(_SavedAtOnce):
     def sync(self) -> None:
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
 
-class OptimizerStateHandler(StateHandler):
+class OptimizerStateHandler(_SavedAtOnce):
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
 
-class SamplerStateHandler(StateHandler):
+class ScheduleStateHandler(_SavedAtOnce):
+    pass
+
+
+class SamplerStateHandler(_SavedAtOnce):
     pass
 
 
@@ -110,8 +121,8 @@ _Schedule = getattr(torch.optim.lr_scheduler, "LRScheduler", torch.optim.lr_sche
 _handlers = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
-    (_Schedule, StateHandler),
-    (torch.optim.lr_scheduler.ReduceLROnPlateau, StateHandler),
+    (_Schedule, ScheduleStateHandler),
+    (torch.optim.lr_scheduler.ReduceLROnPlateau, ScheduleStateHandler),
     (ElasticSampler, SamplerStateHandler),
 ]
 
