@@ -48,6 +48,10 @@ void Server::visit_blocks(State state) {
 
 bool Server::has_weights() const { return desks_.front()->has_weights(); }
 
+bool Server::has_all_copies() const {
+  return std::ranges::all_of(desks_, [](const auto& desk) { return desk->has_weights(); });
+}
+
 void Server::on_save(const Keep& keep) {
   for (const auto& desk : desks_) desk->on_save(keep);
 }

@@ -39,6 +39,8 @@ class Server {
   void visit_blocks(State state);
   // Whether there is something in all of those that it serves.
   bool has_weights() const;
+  // The same, also in all copies that it is to have.
+  bool has_all_copies() const;
   // What it does when a worker asks it to keep its state, after so many steps of that worker.
   using Keep = std::function<void(std::uint64_t step)>;
   void on_save(const Keep& keep);

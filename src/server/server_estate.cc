@@ -81,8 +81,11 @@ Task<> ServerEstate::take_over(Group holders, int servers, std::uint64_t generat
   State::saving(past_)("report", report_);
 }
 
+// Workers fetch everything before they push, and are answered when all copies are complete. As long as
+// one is not, nobody has been told of anything that is newer than what was taken over.
 void ServerEstate::keep(Server& server) {
-  if (!server.has_weights()) return;
+  const bool took_over = kept_.generation > 0;
+  if (!server.has_weights() || (took_over && !server.has_all_copies())) return;
   Snapshot all;
   server.visit_blocks(State::saving(all));
   kept_ = {generation_, {}};

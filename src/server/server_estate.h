@@ -26,7 +26,7 @@ class ServerEstate {
   // What a server goes on from; lives until the next keep().
   State past() const { return kept_.generation == 0 ? State() : State::restoring(past_); }
 
-  // If the server has not come to serving, what was taken over is kept.
+  // If the server has not come to serving, or lacks part of a copy, what was taken over is kept.
   void keep(Server& server);
   // Others have it.
   void forget() { kept_ = {}; }

@@ -65,9 +65,19 @@ void BatchLedger::strike_out(std::span<const std::uint64_t> done) {
   const std::uint64_t n = done.size();
   const std::uint64_t rounds = done.empty() ? 0 : *std::ranges::max_element(done);
   const std::uint64_t touched = std::min(rounds * n, left());
+  std::uint64_t for_others = 0;
+  for (const std::uint64_t each : done) {
+    const std::uint64_t turns = (left() + n - 1) / n;  // the last may come to no batch
+    for_others += each - std::min(each, turns);
+  }
   std::vector<std::uint64_t> skipped;
   for (std::uint64_t index = 0; index < touched; ++index) {
-    if (index / n >= done[index % n]) skipped.push_back(*at(index));
+    if (index / n < done[index % n]) continue;
+    if (for_others > 0) {
+      --for_others;
+    } else {
+      skipped.push_back(*at(index));
+    }
   }
   for (std::uint64_t index = touched; index < skipped_.size(); ++index) {
     skipped.push_back(skipped_[index]);

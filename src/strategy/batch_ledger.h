@@ -39,7 +39,8 @@ class BatchLedger {
   std::optional<std::uint64_t> at(std::uint64_t index) const;
 
   // Each of n workers took its turns, worker i the indices i, i + n, i + 2n ...; it has done the first
-  // done[i] of them.
+  // done[i] of them. Who has done more than its turns has done others': which is not known, and the first
+  // that are left are taken for them.
   void strike_out(std::span<const std::uint64_t> done);
 
   // The same where a run is resumed, from what each has written down.

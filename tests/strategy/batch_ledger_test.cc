@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -27,6 +28,31 @@ TEST(BatchLedger, WhatALostWorkerHasNotDoneComesFirst) {
   EXPECT_EQ(ledger.at(6), 11u);
 }
 
+TEST(BatchLedger, WhatIsDoneBeyondOnesOwnTurnsCountsForThoseWhoAreBehind) {
+  BatchLedger ledger(12);
+  const std::uint64_t done[] = {9, 2};  // all of 0 2 4 6 8 10 and three more, 1 3
+  ledger.strike_out(done);
+  EXPECT_EQ(ledger.left(), 1u);
+  EXPECT_EQ(ledger.at(0), 11u);
+}
+
+// The last turns may come to no batch, and are done all the same.
+TEST(BatchLedger, TurnsThatComeToNoBatchAreNoHelp) {
+  BatchLedger ledger(10);
+  const std::uint64_t done[] = {1, 4, 4};
+  ledger.strike_out(done);
+  EXPECT_EQ(ledger.left(), 3u);
+  EXPECT_EQ(ledger.at(0), 3u);
+}
+
+TEST(BatchLedger, NoMoreThanIsLeftIsDoneForOthers) {
+  BatchLedger ledger(10);
+  const std::uint64_t done[] = {0, 90};
+  ledger.strike_out(done);
+  EXPECT_EQ(ledger.left(), 0u);
+  EXPECT_EQ(BatchLedger::of(ledger.numbers()), ledger);
+}
+
 // Over many generations of any size: each batch is struck out once, and in the end none is left.
 TEST(BatchLedger, EachBatchIsDoneOnce) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
@@ -39,7 +65,7 @@ TEST(BatchLedger, EachBatchIsDoneOnce) {
       const std::uint64_t n = 1 + random.below(6);
       std::vector<std::uint64_t> done(n);
       for (std::uint64_t worker = 0; worker < n; ++worker) {
-        done[worker] = random.below(8);
+        done[worker] = random.below(std::min<std::uint64_t>(7, (ledger.left() + n - 1) / n) + 1);
         for (std::uint64_t round = 0; round < done[worker]; ++round) {
           if (const auto batch = ledger.at(round * n + worker)) done_all.insert(*batch);
         }
