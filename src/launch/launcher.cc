@@ -786,13 +786,6 @@ class Launcher {
                        said.empty() ? "" : fmt::format(", and said: {}", said));
   }
 
-  // With whom the others can only have gone on if it was not lost.
-  bool last_has_left() const {
-    const auto last = std::find_if(ended_.rbegin(), ended_.rend(),
-                                   [](const Worker* worker) { return !worker->serves; });
-    return last != ended_.rend() && (*last)->left;
-  }
-
   // Whose fault it was: the first to end in trouble of its own, rather than one that lost another.
   void conclude() {
     if (too_many_resets_) {
@@ -805,7 +798,10 @@ class Launcher {
     const bool some_ended_well = std::ranges::any_of(workers_, [](const auto& worker) {
       return !worker->serves && *worker->status == 0 && !worker->left;
     });
-    result_.left = !some_ended_well && last_has_left();
+    const bool some_left = std::ranges::any_of(
+        workers_, [](const auto& worker) { return !worker->serves && worker->left; });
+    const bool others_go_on = !doors_of_others(nullptr).empty();
+    result_.left = some_left && !some_ended_well && others_go_on;
     if (first_to_fail_ == nullptr) return;
     const bool none_is_missed = std::ranges::all_of(workers_, [this](const auto& worker) {
       return *worker->status == 0 || can_be_lost(*worker);
