@@ -75,15 +75,14 @@ class Trainer {
         data_(load_data(settings.train, settings.copies())),
         train_(*data_.train),
         test_(*data_.test),
-        batches_(train_.count(), legacy_.copies, settings.train.batch,
-                 static_cast<std::uint64_t>(settings.seed), shards_for(settings, train_)),
+        batches_(cut_batches()),
         steps_(steps_of(settings, batches_)),
         workshop_(workshop),
         session_(join_alike(job, settings)),
         dist_(session_, seeded_model(workshop), settings, workload()),
         learner_(workshop.make_learner(dist_)),
         optimizer_(make_optimizer(settings.optimizer, dist_.model())) {
-    dist_.keep(memory_of(*optimizer_));
+    dist_.keep(memory());
     if (const auto interval = interval_of(settings.checkpoint)) {
       pact_.emplace(*interval, dist_.loop().now());
       if (!job.checkpoints.empty()) writer_.emplace(job, job.checkpoints);
@@ -297,6 +296,34 @@ class Trainer {
     torch::manual_seed(seed + static_cast<std::uint64_t>(place_.copy * settings_.parallel.pipeline +
                                                          place_.stage));
     return model;
+  }
+
+  Batches cut_batches() const {
+    return {train_.count(), legacy_.copies, settings_.train.batch,
+            static_cast<std::uint64_t>(settings_.seed), shards_for(settings_, train_)};
+  }
+  // The optimizer's, behind the number that batches are cut for: who comes to a run that was resumed with
+  // another number of workers does not know it.
+  Worker::Memory memory() {
+    const Worker::Memory optimizers = memory_of(*optimizer_);
+    Worker::Memory memory;
+    memory.save = [this, optimizers] {
+      std::vector<std::byte> bytes = optimizers.save();
+      const Bytes copies = object_bytes(legacy_.copies);
+      bytes.insert(bytes.begin(), copies.begin(), copies.end());
+      return bytes;
+    };
+    memory.restore = [this, optimizers](ConstBytes bytes) {
+      const Bytes copies = object_bytes(legacy_.copies);
+      if (bytes.size() < copies.size())
+        throw Error("what another worker handed over was cut short");
+      std::ranges::copy(bytes.first(copies.size()), copies.begin());
+      if (legacy_.copies < 1) throw Error("another worker has batches that are cut for nobody");
+      batches_ = cut_batches();
+      steps_ = steps_of(settings_, batches_);
+      optimizers.restore(bytes.subspan(copies.size()));
+    };
+    return memory;
   }
 
   static std::uint64_t steps_of(const Settings& settings, const Batches& batches) {
