@@ -99,7 +99,7 @@ class Trainer {
       while (!over_) {
         try {
           train(stop);
-          if (!over_ && writer_ && !pact_->has_kept(rounds_)) keep_checkpoint();
+          if (!over_ && pact_ && !pact_->has_kept(rounds_)) keep_checkpoint();
           if (!over_) conclude(run_folder);
           over_ = true;
         } catch (const Error& error) {
@@ -224,29 +224,34 @@ class Trainer {
   Group cutters() { return cuts_together(settings_) ? dist_.everyone() : dist_.copy(); }
 
   bool checkpoint_is_due(const StopSignal& stop) {
-    if (!writer_ || !pact_->meets_after(rounds_)) return false;
-    dist_.run("agreeing on a checkpoint", pact_->meet(cutters(), rounds_, stop.asked()));
+    if (!pact_ || !pact_->meets_after(rounds_)) return false;
+    dist_.run("agreeing on a checkpoint", pact_->meet(cutters(), rounds_, meets() && stop.asked()));
     // A launcher that waits for our end must know that there is something to write.
     if (all_stop()) report_event(dist_.job(), {{"event", "saving"}});
     return pact_->is_due();
   }
-  // Whether they hear there that one is to stop.
+  // Whether they hear there that one is to stop. Of a worker that has nothing to write they need not.
   bool meets() const { return writer_ && pact_->goes_by_time(); }
   bool all_stop() const { return pact_ && pact_->all_stop(); }
 
   // A cut through all who go step by step, and their servers, is after the same step: whoever goes on
-  // before servers have copied their state might change it.
+  // before servers have copied their state might change it. Who has joined by itself has no folder to
+  // write to, and waits all the same.
   void keep_checkpoint() {
     const bool waits = cuts_together(settings_) && server_count(settings_) > 0;
     if (dealer_) dist_.run("a checkpoint", dealer_->pause());
     dist_.run("a checkpoint", dist_.strategy().pause());
     if (waits) dist_.run("a checkpoint", barrier(dist_.everyone(), kCheckpointChannel));
     Snapshot snapshot;
-    dist_.visit_state(State::saving(snapshot));
-    visit_state(State::saving(snapshot));
+    if (writer_) {
+      dist_.visit_state(State::saving(snapshot));
+      visit_state(State::saving(snapshot));
+    }
     if (dist_.leads()) dist_.run("a checkpoint", dist_.strategy().save_servers(rounds_));
     if (waits) dist_.run("a checkpoint", barrier(dist_.everyone(), kCheckpointChannel));
-    writer_->write(rounds_, dist_.comm().rank(), dist_.settings().workers, std::move(snapshot));
+    if (writer_) {
+      writer_->write(rounds_, dist_.comm().rank(), dist_.settings().workers, std::move(snapshot));
+    }
     pact_->keep(rounds_, dist_.loop().now());
   }
 
