@@ -250,7 +250,8 @@ class Trainer {
     if (dist_.leads()) dist_.run("a checkpoint", dist_.strategy().save_servers(rounds_));
     if (waits) dist_.run("a checkpoint", barrier(dist_.everyone(), kCheckpointChannel));
     if (writer_) {
-      writer_->write(rounds_, dist_.comm().rank(), dist_.settings().workers, std::move(snapshot));
+      writer_->write(rounds_, dist_.comm().rank(), dist_.workload().generation,
+                     std::move(snapshot));
     }
     pact_->keep(rounds_, dist_.loop().now());
   }
