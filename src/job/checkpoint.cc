@@ -229,10 +229,11 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-void CheckpointWriter::write(std::uint64_t step, int rank, int workers, Snapshot snapshot) {
+void CheckpointWriter::write(std::uint64_t step, int rank, std::uint64_t generation,
+                             Snapshot snapshot) {
   {
     const std::lock_guard lock(mutex_);
-    pending_ = Pending{step, rank, workers, std::move(snapshot)};
+    pending_ = Pending{step, rank, generation, std::move(snapshot)};
   }
   changed_.notify_all();
 }
@@ -251,7 +252,8 @@ void CheckpointWriter::run() {
 }
 
 void CheckpointWriter::keep(const Pending& pending) const {
-  json event = {{"event", "checkpoint"}, {"step", pending.step}, {"workers", pending.workers}};
+  json event = {
+      {"event", "checkpoint"}, {"step", pending.step}, {"generation", pending.generation}};
   try {
     std::filesystem::create_directories(folder_);
     event.update(as_json(write_state_file(folder_, pending.rank, pending.step, pending.snapshot)));

@@ -78,14 +78,15 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // Of this rank among so many workers. If the one before is still being written, this one waits, and
+  // Of this rank in that generation (1 where there are none). If the one before is still being written, this one waits, and
   // takes the place of one that has waited.
-  void write(std::uint64_t step, int rank, int workers, Snapshot snapshot);
+  void write(std::uint64_t step, int rank, std::uint64_t generation, Snapshot snapshot);
 
  private:
   struct Pending {
     std::uint64_t step;
-    int rank, workers;
+    int rank;
+    std::uint64_t generation;
     Snapshot snapshot;
   };
   void run();

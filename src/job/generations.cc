@@ -36,11 +36,17 @@ std::vector<std::string> doors_in(const std::string& text) {
   return doors;
 }
 
+// Only who begins a job together goes on from a checkpoint: later generations have what these have.
+Job without_past(Job job) {
+  job.resume.clear();
+  return job;
+}
+
 }  // namespace
 
 Generations::Generations(Host& host, Job job, Council::Rules rules, Member::Role role)
     : host_(host), job_(std::move(job)), rules_(rules), role_(role) {
-  rules_.terms = digest_of(terms_of(job_));
+  rules_.terms = digest_of(terms_of(without_past(job_)));
   host_.draw(object_bytes(id_));
 }
 
@@ -57,7 +63,7 @@ Task<> Generations::begin(std::unique_ptr<Listener> listener) {
   place_ = is_guest ? roster_.members[0].door : host_.find(job_.rendezvous);
   // A server has its machine's worker beside it, at the port that is known.
   const int port = role_ == Member::Role::worker ? job_.door_port : 0;
-  door_ = std::make_unique<RosterDoor>(host_, job_,
+  door_ = std::make_unique<RosterDoor>(host_, without_past(job_),
                                        host_.listen(place_, static_cast<std::uint32_t>(port)));
   if (!is_guest) co_await meet_first(std::move(listener));
   Member self{id_, {place_.ip, door_->port()}, 0, role_};
@@ -192,7 +198,7 @@ Task<> Generations::until_overtaken() {
 
 // No link of another generation can be taken for one of this, as its secret is another.
 Job Generations::job_of_generation() const {
-  Job job = job_;
+  Job job = without_past(job_);
   job.rank = rank();
   job.size = static_cast<int>(roster_.members.size());
   job.secret += fmt::format("\ngeneration {}", roster_.generation);

@@ -155,12 +155,15 @@ void report_roster(Session& session) {
 
 void report_joined(Session& session) {
   nlohmann::json event = {{"event", "joined"}};
-  if (const Generations* generations = session.generations()) {
+  const Generations* generations = session.generations();
+  if (generations != nullptr) {
     event["door"] =
         door_of(generations->roster().members[static_cast<std::size_t>(generations->rank())]);
   }
   report_event(session.job(), event);
-  if (session.generations() != nullptr) report_roster(session);
+  if (generations == nullptr) return;
+  if (generations->roster().generation > 1) return report_generation(session);
+  report_roster(session);
 }
 
 void report_generation(Session& session) {
@@ -168,7 +171,8 @@ void report_generation(Session& session) {
   report_event(session.job(), {{"event", "generation"},
                                {"generation", generations.roster().generation},
                                {"rank", generations.rank()},
-                               {"workers", generations.roster().workers()}});
+                               {"workers", generations.roster().workers()},
+                               {"servers", generations.roster().servers()}});
   report_roster(session);
 }
 

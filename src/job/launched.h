@@ -32,7 +32,8 @@ std::optional<Session::Elastic> elastic_session(const Job& job, const Settings& 
                                                 Member::Role role = Member::Role::worker);
 
 // Tells the launcher that this process has joined and, where workers come and go, at which door it can
-// be asked to let others in; and that it has gone on to another generation.
+// be asked to let others in; and that it has gone on to another generation than the first, and who it is
+// in that.
 void report_joined(Session& session);
 void report_generation(Session& session);
 

@@ -245,7 +245,8 @@ class Launcher {
     if (!plan_.checkpoints.empty()) {
       environment.push_back(fmt::format("{}={}", kCheckpointsVariable, plan_.checkpoints));
     }
-    if (!plan_.resume.empty()) {
+    // A guest goes on from what those who are there have.
+    if (!plan_.resume.empty() && guest_of.empty()) {
       environment.push_back(fmt::format("{}={}", kResumeVariable, plan_.resume));
     }
 

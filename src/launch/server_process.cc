@@ -60,7 +60,11 @@ class ServerProcess {
       } catch (const Error& error) {
         if (!session_.can_go_on_after(error)) throw;
         is_over = !session_.next_generation();
-        if (is_over) report_event(session_.job(), {{"event", "left"}});
+        if (is_over) {
+          report_event(session_.job(), {{"event", "left"}});
+        } else {
+          report_generation(session_);
+        }
       }
     }
   }
@@ -88,9 +92,12 @@ class ServerProcess {
     return with_members(settings_, roster.workers(), roster.servers());
   }
 
+  std::uint64_t generation_now() {
+    return session_.generations() == nullptr ? 1 : session_.generations()->roster().generation;
+  }
+
   State past_now(const Settings& settings) {
-    const std::uint64_t generation =
-        session_.generations() == nullptr ? 1 : session_.generations()->roster().generation;
+    const std::uint64_t generation = generation_now();
     if (generation == 1) return past_ ? State::restoring(*past_) : State();
     session_.run_patiently("taking over the blocks of servers",
                            estate_.take_over(block_holders(settings, session_.comm()),
@@ -102,7 +109,7 @@ class ServerProcess {
     if (!writer_) return;
     Snapshot snapshot;
     server.visit_state(State::saving(snapshot));
-    writer_->write(step, session_.comm().rank(), settings_now().workers, std::move(snapshot));
+    writer_->write(step, session_.comm().rank(), generation_now(), std::move(snapshot));
   }
 
   Settings settings_;

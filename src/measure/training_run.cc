@@ -132,11 +132,12 @@ class Watch {
     const json event = json::parse(line, nullptr, false);
     const auto kind = event.is_object() ? event.find("event") : event.end();
     if (kind == event.end() || !kind->is_string()) return;  // the program may be anybody's
-    if (came_later(rank)) return;
-    if (*kind == "settings" && rank == 0) adopt_settings(event);
+    if (*kind == "generation" && shelf_) shelf_->take_generation(rank, event);
     if (*kind == "checkpoint" && shelf_) {
       if (const std::string note = shelf_->take(event); !note.empty()) bar_.say(note);
     }
+    if (came_later(rank)) return;
+    if (*kind == "settings" && rank == 0) adopt_settings(event);
     live_->take(rank, event);
     tally_.take(rank, event);
     kill_if_due(event);

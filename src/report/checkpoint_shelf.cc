@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "base/error.h"
 #include "base/whole_file.h"
@@ -23,9 +24,8 @@ std::uint64_t number_of(const std::filesystem::path& manifest) {
 }  // namespace
 
 CheckpointShelf::CheckpointShelf(Options options)
-    : options_(std::move(options)),
-      left_(options_.ranks.begin(), options_.ranks.end()),
-      last_(options_.resumed) {
+    : options_(std::move(options)), last_(options_.resumed) {
+  for (const int rank : options_.ranks) places_[rank] = {generation_, rank};
   std::error_code ignored;
   for (const std::filesystem::path& manifest : manifests_in(options_.folder)) {
     if (number_of(manifest) > last_) std::filesystem::remove(manifest, ignored);
@@ -35,6 +35,22 @@ CheckpointShelf::CheckpointShelf(Options options)
   for (const auto& entry : std::filesystem::directory_iterator(options_.folder, ignored)) {
     if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
   }
+}
+
+void CheckpointShelf::take_generation(int launched, const nlohmann::json& event) {
+  try {
+    const auto generation = event.at("generation").get<std::uint64_t>();
+    places_[launched] = {generation, event.at("rank").get<int>()};
+    if (generation <= generation_) return;
+    options_.workers = event.at("workers").get<int>();
+    options_.servers = event.at("servers").get<int>();
+    generation_ = generation;
+  } catch (const nlohmann::json::exception&) {  // the program may be anybody's
+    return;
+  }
+  at_step_.clear();
+  newest_.clear();
+  is_new_.clear();
 }
 
 std::string CheckpointShelf::take(const nlohmann::json& event) {
@@ -48,16 +64,22 @@ std::string CheckpointShelf::take(const nlohmann::json& event) {
   try {
     if (event.contains("error")) return refused(event["error"].get<std::string>());
     const StateFile file = state_file_in(event);
+    const std::set<int> all = here();
+    const bool counts =
+        event.value("generation", generation_) == generation_ && all.contains(file.rank);
+    if (!counts) return "";
     if (options_.in_step) {
       auto& files = at_step_[file.step];
       files[file.rank] = file;
-      // Where workers come and go, whoever writes says how many there are.
-      options_.workers = event.value("workers", options_.workers);
-      if (files.size() == expected()) complete(file.step, files);
+      if (std::ranges::includes(std::views::keys(files), all)) complete(file.step, files);
     } else {
       newest_[file.rank] = file;
       is_new_.insert(file.rank);
-      complete_if_all_are_new();
+      if (!std::ranges::includes(is_new_, all)) return "";
+      std::map<int, StateFile> files;
+      for (const int rank : all) files[rank] = newest_[rank];
+      complete(last_ + 1, files);
+      is_new_.clear();
     }
   } catch (const std::exception& error) {
     return refused(error.what());
@@ -65,22 +87,16 @@ std::string CheckpointShelf::take(const nlohmann::json& event) {
   return "";
 }
 
-std::size_t CheckpointShelf::expected() const {
-  return options_.machines == 1 ? static_cast<std::size_t>(options_.workers + options_.servers)
-                                : options_.ranks.size();
+void CheckpointShelf::leave(int launched) {
+  if (!options_.in_step) places_.erase(launched);
 }
 
-void CheckpointShelf::leave(int rank) {
-  if (options_.in_step) return;
-  left_.erase(rank);
-}
-
-void CheckpointShelf::complete_if_all_are_new() {
-  if (!std::ranges::includes(is_new_, left_)) return;
-  std::map<int, StateFile> files;
-  for (const int rank : left_) files[rank] = newest_[rank];
-  complete(last_ + 1, files);
-  is_new_.clear();
+std::set<int> CheckpointShelf::here() const {
+  std::set<int> ranks;
+  for (const auto& [launched, place] : places_) {
+    if (place.generation == generation_) ranks.insert(place.rank);
+  }
+  return ranks;
 }
 
 void CheckpointShelf::complete(std::uint64_t number, const std::map<int, StateFile>& files) {
@@ -97,8 +113,7 @@ void CheckpointShelf::complete(std::uint64_t number, const std::map<int, StateFi
 
 // What a rank has written and not told of yet is newer than all that it has told of.
 bool CheckpointShelf::may_go(const StateFile& file) const {
-  const bool ours = options_.machines == 1 || std::ranges::count(options_.ranks, file.rank) > 0;
-  if (!ours) return false;
+  if (options_.machines > 1 && !here().contains(file.rank)) return false;
   if (!begun_) return true;
   if (options_.in_step) return file.step <= last_;
   const auto told = newest_.find(file.rank);

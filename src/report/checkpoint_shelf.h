@@ -3,6 +3,10 @@
 //
 //   in step     when all ranks have written their state after the same step
 //   otherwise   when all who are left have written theirs since the last one: each has its own progress
+//
+// Where ranks come and go, these are the ranks of the newest generation, and only those that this launcher
+// has started: who has come by `starling join` has another one, and writes nothing. What was written in a
+// generation before is no part of a checkpoint any more.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +27,7 @@ class CheckpointShelf {
   struct Options {
     std::filesystem::path folder;
     int workers = 1, servers = 0;  // of the run
-    std::vector<int> ranks;        // whose files come here: those of this machine
+    std::vector<int> ranks;        // whose files come here: those of this machine, as it began
     bool in_step = true;
     int keep = 3;
     int machine = 0, machines = 1;
@@ -32,26 +36,33 @@ class CheckpointShelf {
   // What was left half-written, or is of steps that the run now does once more, goes.
   explicit CheckpointShelf(Options options);
 
-  // Returns what to say, if anything: that there is no checkpoint, and why; once, until there is one
-  // again.
+  // Whoever the launcher has started as that rank tells which it is now, and of how many.
+  void take_generation(int launched, const nlohmann::json& event);
+  // A rank has written a file. Returns what to say, if anything: that there is no checkpoint, and why;
+  // once, until there is one again.
   std::string take(const nlohmann::json& event);
-  // A rank was lost; in step that changes nothing.
-  void leave(int rank);
+  // Whoever was started as that rank is lost. In step that changes nothing before the next generation.
+  void leave(int launched);
 
  private:
   void complete(std::uint64_t number, const std::map<int, StateFile>& files);
-  void complete_if_all_are_new();
-  std::size_t expected() const;
+  std::set<int> here() const;
   bool may_go(const StateFile& file) const;
   void clear_up();
 
   Options options_;
   std::map<std::uint64_t, std::map<int, StateFile>> at_step_;  // in step: not complete yet
-  std::map<int, StateFile> newest_;                            // otherwise: of each rank
-  std::set<int> left_, is_new_;  // otherwise: who is left; since the last
-  std::uint64_t last_ = 0;       // number
-  bool begun_ = false;           // there is one of this run: before that nobody writes
-  bool failed_ = false;          // to keep the last one
+  std::map<int, StateFile> newest_;                            // otherwise: of each rank,
+  std::set<int> is_new_;                                       // and whose came since the last
+  struct Place {
+    std::uint64_t generation;
+    int rank;  // in it
+  };
+  std::map<int, Place> places_;  // of those who are left, by the ranks that they were started as
+  std::uint64_t generation_ = 1;
+  std::uint64_t last_ = 0;  // number
+  bool begun_ = false;      // there is one of this run: before that nobody writes
+  bool failed_ = false;     // to keep the last one
 };
 
 // The newest checkpoint of a run that is whole: its manifest. `say` gets a line for each that is not,

@@ -75,15 +75,14 @@ class Trainer {
         data_(load_data(settings.train, settings.copies())),
         train_(*data_.train),
         test_(*data_.test),
-        batches_(train_.count(), legacy_.copies, settings.train.batch,
-                 static_cast<std::uint64_t>(settings.seed), shards_for(settings, train_)),
+        batches_(cut_batches()),
         steps_(steps_of(settings, batches_)),
         workshop_(workshop),
         session_(join_alike(job, settings)),
         dist_(session_, seeded_model(workshop), settings, workload()),
         learner_(workshop.make_learner(dist_)),
         optimizer_(make_optimizer(settings.optimizer, dist_.model())) {
-    dist_.keep(memory_of(*optimizer_));
+    dist_.keep(memory());
     if (const auto interval = interval_of(settings.checkpoint)) {
       pact_.emplace(*interval, dist_.loop().now());
       if (!job.checkpoints.empty()) writer_.emplace(job, job.checkpoints);
@@ -100,7 +99,7 @@ class Trainer {
       while (!over_) {
         try {
           train(stop);
-          if (!over_ && writer_ && !pact_->has_kept(rounds_)) keep_checkpoint();
+          if (!over_ && pact_ && !pact_->has_kept(rounds_)) keep_checkpoint();
           if (!over_) conclude(run_folder);
           over_ = true;
         } catch (const Error& error) {
@@ -225,29 +224,35 @@ class Trainer {
   Group cutters() { return cuts_together(settings_) ? dist_.everyone() : dist_.copy(); }
 
   bool checkpoint_is_due(const StopSignal& stop) {
-    if (!writer_ || !pact_->meets_after(rounds_)) return false;
-    dist_.run("agreeing on a checkpoint", pact_->meet(cutters(), rounds_, stop.asked()));
+    if (!pact_ || !pact_->meets_after(rounds_)) return false;
+    dist_.run("agreeing on a checkpoint", pact_->meet(cutters(), rounds_, meets() && stop.asked()));
     // A launcher that waits for our end must know that there is something to write.
     if (all_stop()) report_event(dist_.job(), {{"event", "saving"}});
     return pact_->is_due();
   }
-  // Whether they hear there that one is to stop.
+  // Whether they hear there that one is to stop. Of a worker that has nothing to write they need not.
   bool meets() const { return writer_ && pact_->goes_by_time(); }
   bool all_stop() const { return pact_ && pact_->all_stop(); }
 
   // A cut through all who go step by step, and their servers, is after the same step: whoever goes on
-  // before servers have copied their state might change it.
+  // before servers have copied their state might change it. Who has joined by itself has no folder to
+  // write to, and waits all the same.
   void keep_checkpoint() {
     const bool waits = cuts_together(settings_) && server_count(settings_) > 0;
     if (dealer_) dist_.run("a checkpoint", dealer_->pause());
     dist_.run("a checkpoint", dist_.strategy().pause());
     if (waits) dist_.run("a checkpoint", barrier(dist_.everyone(), kCheckpointChannel));
     Snapshot snapshot;
-    dist_.visit_state(State::saving(snapshot));
-    visit_state(State::saving(snapshot));
+    if (writer_) {
+      dist_.visit_state(State::saving(snapshot));
+      visit_state(State::saving(snapshot));
+    }
     if (dist_.leads()) dist_.run("a checkpoint", dist_.strategy().save_servers(rounds_));
     if (waits) dist_.run("a checkpoint", barrier(dist_.everyone(), kCheckpointChannel));
-    writer_->write(rounds_, dist_.comm().rank(), dist_.settings().workers, std::move(snapshot));
+    if (writer_) {
+      writer_->write(rounds_, dist_.comm().rank(), dist_.workload().generation,
+                     std::move(snapshot));
+    }
     pact_->keep(rounds_, dist_.loop().now());
   }
 
@@ -297,6 +302,34 @@ class Trainer {
     torch::manual_seed(seed + static_cast<std::uint64_t>(place_.copy * settings_.parallel.pipeline +
                                                          place_.stage));
     return model;
+  }
+
+  Batches cut_batches() const {
+    return {train_.count(), legacy_.copies, settings_.train.batch,
+            static_cast<std::uint64_t>(settings_.seed), shards_for(settings_, train_)};
+  }
+  // The optimizer's, behind the number that batches are cut for: who comes to a run that was resumed with
+  // another number of workers does not know it.
+  Worker::Memory memory() {
+    const Worker::Memory optimizers = memory_of(*optimizer_);
+    Worker::Memory memory;
+    memory.save = [this, optimizers] {
+      std::vector<std::byte> bytes = optimizers.save();
+      const Bytes copies = object_bytes(legacy_.copies);
+      bytes.insert(bytes.begin(), copies.begin(), copies.end());
+      return bytes;
+    };
+    memory.restore = [this, optimizers](ConstBytes bytes) {
+      const Bytes copies = object_bytes(legacy_.copies);
+      if (bytes.size() < copies.size())
+        throw Error("what another worker handed over was cut short");
+      std::ranges::copy(bytes.first(copies.size()), copies.begin());
+      if (legacy_.copies < 1) throw Error("another worker has batches that are cut for nobody");
+      batches_ = cut_batches();
+      steps_ = steps_of(settings_, batches_);
+      optimizers.restore(bytes.subspan(copies.size()));
+    };
+    return memory;
   }
 
   static std::uint64_t steps_of(const Settings& settings, const Batches& batches) {

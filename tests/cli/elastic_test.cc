@@ -84,6 +84,30 @@ class ElasticTraining : public testing::Test {
     })) << join.err();
   }
 
+  // The newest checkpoint's list; nothing if there is none.
+  json checkpoint() const {
+    std::filesystem::path newest;
+    std::error_code none;
+    for (const auto& each : std::filesystem::directory_iterator(run_ / "checkpoints", none)) {
+      if (each.path().extension() == ".json") newest = std::max(newest, each.path());
+    }
+    return json::parse(file_text(newest), nullptr, false);
+  }
+  // Two more, so that one of them was begun after now.
+  void until_two_more_checkpoints() {
+    json last = checkpoint();
+    for (int more = 0; more < 2; ++more) {
+      EXPECT_TRUE(wait_until(kTrainingPatience,
+                             [&] {
+                               const json now = checkpoint();
+                               return now.is_object() &&
+                                      (!last.is_object() || now["number"] > last["number"]);
+                             }))
+          << "there is none after " << last;
+      last = checkpoint();
+    }
+  }
+
   static json summary_of(const std::string& out) {
     const Words lines = lines_of(out);
     return lines.empty() ? json() : json::parse(lines.back(), nullptr, false);
@@ -369,6 +393,92 @@ TEST_F(ElasticTraining, AsksAWorkerToLeaveAtTheDoorThatItWasGiven) {
   EXPECT_NE(join.err().find("has left"), std::string::npos) << join.err();
   EXPECT_EQ(train.wait(kTrainingPatience), "exit 0") << train.err();
 }
+
+// Whoever comes has what the others have: the checkpoint that these went on from may be gone by then. In
+// the end only such are left, and they know for how many workers batches were cut.
+TEST_F(ElasticTraining, LetsOthersIntoOneThatHasGoneOnFromACheckpoint) {
+  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
+  Process before(
+      words({"--system", "horovod", "--workers", "3", "--checkpoint-every", "10steps"}, "1"));
+  ASSERT_EQ(before.wait(kTrainingPatience), "exit 0") << before.err();
+  Process train({STARLING_PROGRAM, "train", "--json", "--resume", run_.string(), "--workers", "2",
+                 "--epochs", "100000", "--restarts", "2"},
+                own);
+  until_step(100);
+  const std::vector<pid_t> first = workers_of(train.pid());
+  ASSERT_EQ(first.size(), 2u) << train.err();
+  for (const pid_t each : first) {
+    ::kill(each, SIGKILL);
+    until_two_more_checkpoints();
+    EXPECT_TRUE(wait_until(kTrainingPatience, [&] { return checkpoint()["workers"] == 2; }))
+        << train.err();
+  }
+  Process join({STARLING_PROGRAM, "join"}, own);
+  until_joined(join);
+  EXPECT_TRUE(wait_until(kTrainingPatience, [&] { return checkpoint()["workers"] == 3; }))
+      << train.err();
+  for (const pid_t each : workers_of(join.pid())) ::kill(each, SIGTERM);
+  EXPECT_EQ(join.wait(kTrainingPatience), "exit 0") << join.err();
+  train.signal(SIGINT);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 130") << train.err();
+  const json last = json::parse(lines_of(file_text(run_ / "metrics.jsonl")).back());
+  // 4000 samples in batches of 3 x 32
+  EXPECT_NEAR(last["step"].get<double>() / last["epoch"].get<double>(), 42, 0.1) << last;
+}
+
+TEST_F(ElasticTraining, KeepsCheckpointsWithAWorkerThatHasJoined) {
+  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
+  Process train(
+      words({"--system", "horovod", "--workers", "2", "--checkpoint-every", "1s", "--timeout", "5"},
+            "100000"),
+      own);
+  until_step(8);
+  Process join({STARLING_PROGRAM, "join"}, own);
+  until_joined(join);
+  until_two_more_checkpoints();
+  EXPECT_EQ(checkpoint()["workers"], 3);
+  EXPECT_EQ(checkpoint()["files"].size(), 2u) << "who has joined keeps none";
+  train.signal(SIGINT);
+  EXPECT_EQ(train.wait(kTrainingPatience), "exit 130") << train.err();
+  EXPECT_NE(join.wait(kTrainingPatience), "running") << join.err();
+  Process again({STARLING_PROGRAM, "train", "--json", "--resume", run_.string()});
+  until_two_more_checkpoints();
+  again.signal(SIGINT);
+  EXPECT_EQ(again.wait(kTrainingPatience), "exit 130") << again.err();
+}
+
+// Of those who go step by step, with servers, and of those who wait for nobody.
+class ElasticCheckpoints : public ElasticTraining, public testing::WithParamInterface<Words> {};
+
+TEST_P(ElasticCheckpoints, AreKeptWithoutWhoIsKilledAndWithWhoComesBack) {
+  for (const char* restarts : {"0", "5"}) {
+    run_ = folder_.path() / restarts;
+    Words more = GetParam();
+    more.insert(more.end(), {"--workers", "3", "--checkpoint-every", "1s", "--restarts", restarts});
+    Process train(words(more, "100000"));
+    until_two_more_checkpoints();
+    const std::vector<pid_t> workers = workers_of(train.pid());
+    const std::vector<pid_t> servers = children_of(train.pid(), "serve");
+    ASSERT_EQ(workers.size(), 3u);
+    ::kill(workers[0], SIGKILL);
+    if (!servers.empty()) ::kill(servers[0], SIGKILL);
+    until_two_more_checkpoints();
+    if (restarts == std::string("5")) {
+      EXPECT_TRUE(wait_until(kTrainingPatience, [&] { return checkpoint()["workers"] == 3; }))
+          << train.err();
+    }
+    const json last = checkpoint();
+    EXPECT_EQ(last["files"].size(), last["workers"].get<int>() + last["servers"].get<int>())
+        << last;
+    train.signal(SIGINT);
+    EXPECT_EQ(train.wait(kTrainingPatience), "exit 130") << train.err();
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Trained, ElasticCheckpoints,
+                         testing::Values(Words{"--system", "easgd"},
+                                         Words{"--strategy", "server", "--gate", "bsp", "--servers",
+                                               "2", "--replicas", "2"}),
+                         [](const auto& each) { return each.index == 0 ? "Easgd" : "Servers"; });
 
 TEST_F(ElasticTraining, SaysInOneLineWhatCannotBe) {
   const std::vector<Words> wrong = {

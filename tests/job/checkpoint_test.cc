@@ -142,7 +142,7 @@ TEST_F(Checkpoints, AreWrittenBesideTheWorkAndToldOf) {
   ::close(pipe[0]);
   const json event = json::parse(said);
   EXPECT_EQ(event["event"], "checkpoint");
-  EXPECT_EQ(event["workers"], 4);
+  EXPECT_EQ(event["generation"], 4);
   EXPECT_EQ(read_state_file(in("new") / "folder", state_file_in(event)), some_snapshot(1));
 }
 

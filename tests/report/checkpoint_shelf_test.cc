@@ -26,14 +26,22 @@ class Shelf : public testing::Test {
     options.keep = 2;
     return options;
   }
-  json wrote(int rank, std::uint64_t step) const {
+  json wrote(int rank, std::uint64_t step, int generation = 1) const {
     Snapshot snapshot;
     State::saving(snapshot)("step", step);
     json event = as_json(write_state_file(folder_.path(), rank, step, snapshot));
     event["event"] = "checkpoint";
-    event["workers"] = 2;
+    event["generation"] = generation;
     return event;
   }
+  static json is_now(int rank, int workers, int servers, int generation = 2) {
+    return {{"event", "generation"},
+            {"generation", generation},
+            {"rank", rank},
+            {"workers", workers},
+            {"servers", servers}};
+  }
+  Manifest newest_manifest() const { return read_manifest(manifests_in(folder_.path()).at(0)); }
   std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator(folder_.path())) {
@@ -142,13 +150,95 @@ TEST_F(Shelf, WhoComesBackLeavesWhatAnotherMachineHasWritten) {
   first.ranks = {0};
   second.ranks = {1};
   CheckpointShelf alone(second);
-  json event = wrote(0, 20);
-  event["workers"] = 1;
-  alone.take(event);
+  alone.take_generation(1, is_now(0, 1, 0));
+  alone.take(wrote(0, 20, 2));
   EXPECT_EQ(newest(), 20u);
   first.resumed = 20;
   const CheckpointShelf again(first);
   EXPECT_EQ(newest(), 20u);
+}
+
+// Worker 0 is lost, and the ranks of all others are one lower.
+TEST_F(Shelf, InStepGoesByTheRanksOfTheNewestGeneration) {
+  CheckpointShelf shelf(options(true));
+  shelf.take(wrote(1, 10));
+  shelf.take(wrote(2, 10));
+  shelf.leave(0);
+  EXPECT_FALSE(newest()) << "its file is missing";
+  shelf.take_generation(1, is_now(0, 1, 1));
+  shelf.take_generation(2, is_now(1, 1, 1));
+  shelf.take(wrote(1, 10, 2));
+  EXPECT_FALSE(newest());
+  shelf.take(wrote(0, 10));
+  EXPECT_FALSE(newest()) << "it is of the generation before";
+  shelf.take(wrote(0, 10, 2));
+  EXPECT_EQ(newest(), 10u);
+  EXPECT_EQ(newest_manifest().workers, 1);
+  // It is started again, and comes in between the others.
+  shelf.take_generation(2, is_now(2, 2, 1, 3));
+  shelf.take_generation(1, is_now(0, 2, 1, 3));
+  shelf.take_generation(0, is_now(1, 2, 1, 3));
+  for (int rank = 0; rank < 3; ++rank) shelf.take(wrote(rank, 20, 3));
+  EXPECT_EQ(newest(), 20u);
+  EXPECT_EQ(newest_manifest().workers, 2);
+}
+
+TEST_F(Shelf, DoesWithoutAServerThatIsLost) {
+  CheckpointShelf::Options two_servers = options(true);
+  two_servers.servers = 2;
+  two_servers.ranks = {0, 1, 2, 3};
+  CheckpointShelf shelf(two_servers);
+  shelf.leave(2);
+  shelf.take_generation(0, is_now(0, 2, 1));
+  shelf.take_generation(1, is_now(1, 2, 1));
+  shelf.take_generation(3, is_now(2, 2, 1));
+  for (int rank = 0; rank < 3; ++rank) shelf.take(wrote(rank, 10, 2));
+  EXPECT_EQ(newest(), 10u);
+  EXPECT_EQ(newest_manifest().servers, 1);
+}
+
+TEST_F(Shelf, WhoHasJoinedByItselfWritesNothing) {
+  for (const bool in_step : {true, false}) {
+    CheckpointShelf shelf(options(in_step));
+    for (const auto& [launched, rank] : {std::pair(0, 0), {1, 1}, {2, 3}}) {
+      shelf.take_generation(launched, is_now(rank, 3, 1));
+    }
+    const std::uint64_t step = in_step ? 10 : 20;
+    for (const int rank : {0, 1, 3}) shelf.take(wrote(rank, step, 2));
+    EXPECT_EQ(newest(), step);
+    EXPECT_EQ(newest_manifest().workers, 3);
+    for (const auto& each : fs::directory_iterator(folder_.path())) fs::remove(each);
+  }
+}
+
+TEST_F(Shelf, WhereNobodyWaitsGoesByTheRanksOfTheNewestGenerationToo) {
+  CheckpointShelf shelf(options(false));
+  for (int rank = 0; rank < 3; ++rank) shelf.take(wrote(rank, 30));
+  EXPECT_EQ(newest(), 30u);
+  shelf.leave(0);
+  shelf.take(wrote(1, 35));
+  shelf.take_generation(1, is_now(0, 1, 1));
+  shelf.take_generation(2, is_now(1, 1, 1));
+  shelf.take(wrote(1, 31, 2));
+  EXPECT_EQ(newest(), 30u);
+  shelf.take(wrote(0, 40, 2));
+  EXPECT_EQ(newest(), 40u);
+  EXPECT_EQ(newest_manifest().files.size(), 2u);
+}
+
+// Machine 0 has lost one of its two workers, so that a rank it had is now machine 1's.
+TEST_F(Shelf, LeavesTheFilesOfAnotherMachineThatHasOneOfItsRanksNow) {
+  CheckpointShelf::Options first = options(true);
+  first.workers = 3;
+  first.servers = 0;
+  first.machines = 2;
+  first.ranks = {0, 1};
+  CheckpointShelf shelf(first);
+  shelf.take_generation(0, is_now(0, 2, 0));
+  wrote(1, 10, 2);  // of which machine 1 has not told its launcher yet
+  shelf.take(wrote(0, 10, 2));
+  EXPECT_EQ(names(), (FileNames{"0000000010-machine-0.json", "step-10-rank-0.state",
+                                "step-10-rank-1.state"}));
 }
 
 TEST_F(Shelf, SaysOnceThatThereIsNoneUntilThereIsOneAgain) {
