@@ -78,8 +78,8 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // Of this rank in that generation (1 where there are none). If the one before is still being written, this one waits, and
-  // takes the place of one that has waited.
+  // Of this rank in that generation (1 where there are none). If the one before is still being
+  // written, this one waits, and takes the place of one that has waited.
   void write(std::uint64_t step, int rank, std::uint64_t generation, Snapshot snapshot);
 
  private:

@@ -397,7 +397,6 @@ TEST_F(ElasticTraining, AsksAWorkerToLeaveAtTheDoorThatItWasGiven) {
 // Whoever comes has what the others have: the checkpoint that these went on from may be gone by then. In
 // the end only such are left, and they know for how many workers batches were cut.
 TEST_F(ElasticTraining, LetsOthersIntoOneThatHasGoneOnFromACheckpoint) {
-  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
   Process before(
       words({"--system", "horovod", "--workers", "3", "--checkpoint-every", "10steps"}, "1"));
   ASSERT_EQ(before.wait(kTrainingPatience), "exit 0") << before.err();
@@ -427,7 +426,6 @@ TEST_F(ElasticTraining, LetsOthersIntoOneThatHasGoneOnFromACheckpoint) {
 }
 
 TEST_F(ElasticTraining, KeepsCheckpointsWithAWorkerThatHasJoined) {
-  const Words own = {"XDG_RUNTIME_DIR=" + folder_.path().string()};
   Process train(
       words({"--system", "horovod", "--workers", "2", "--checkpoint-every", "1s", "--timeout", "5"},
             "100000"),
