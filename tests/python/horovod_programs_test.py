@@ -161,6 +161,7 @@ def check_host_messages_can_be_looked_for():
     with raises(hvd.HostsUpdatedInterrupt):
         state.check_host_updates()
     assert state._host_messages.empty()
+    assert issubclass(hvd.HostsUpdatedInterrupt, RuntimeError), "as Horovod's is"
 
 
 def check_elastic_without_a_framework():

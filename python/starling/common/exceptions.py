@@ -25,7 +25,7 @@ class HasLeft(SystemExit):
         super().__init__(0)
 
 
-class HostsUpdatedInterrupt(Exception):
+class HostsUpdatedInterrupt(RuntimeError):
     """Workers have come or gone, and the job is to meet anew."""
 
     def __init__(self, skip_sync: bool = False):
