@@ -1,9 +1,12 @@
 #include "job/engine_place.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <cstdlib>
 
 #include "job/job.h"
+#include "job/mpi_place.h"
 #include "job/slurm.h"
 #include "job/torchrun.h"
 #include "job/user_key.h"
@@ -13,8 +16,9 @@ namespace starling {
 Variables::Variables() : Variables([](const char* name) { return std::getenv(name); }) {}
 
 std::optional<EnginePlace> engine_place(const Variables& variables) {
-  // torchrun may itself have been started by Slurm, once a machine.
+  // torchrun may itself have been started by mpirun or Slurm, once a machine, and mpirun's processes by Slurm.
   std::optional<EnginePlace> place = torchrun_place(variables);
+  if (!place) place = mpirun_place(variables);
   if (!place) place = slurm_place(variables);
   if (place && place->size == 1) return std::nullopt;
   return place;
@@ -30,6 +34,11 @@ int port_for(const std::string& job) {
   std::uint32_t hash = 2166136261;  // FNV-1a
   for (const char each : job) hash = (hash ^ static_cast<unsigned char>(each)) * 16777619;
   return static_cast<int>(kFirst + hash % kPorts);
+}
+
+std::string rendezvous_at(const std::string& host, int port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return fmt::format(fmt::runtime(is_v6 ? "[{}]:{}" : "{}:{}"), host, port);
 }
 
 }  // namespace starling

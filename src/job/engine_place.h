@@ -29,4 +29,7 @@ std::string secret_of(const EnginePlace& place);
 // away.
 int port_for(const std::string& job);
 
+// host:port, or [host]:port.
+std::string rendezvous_at(const std::string& host, int port);
+
 }  // namespace starling

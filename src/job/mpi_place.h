@@ -2,6 +2,10 @@
 // of MPICH and its like, or what Slurm's srun sets for either.
 #pragma once
 
+#include <optional>
+
+#include "job/engine_place.h"
+
 namespace starling {
 
 struct MpiPlace {
@@ -9,8 +13,11 @@ struct MpiPlace {
   int local_rank, local_size;  // among those of this machine
 };
 
-bool is_under_mpirun();
 // Throws Error if no mpirun has started this process.
-MpiPlace mpi_place();
+MpiPlace mpi_place(const Variables& variables = Variables());
+
+// The same for processes that talk over TCP, with the place where they meet. Nothing unless mpirun has
+// started this one; srun's are for job/slurm.h.
+std::optional<EnginePlace> mpirun_place(const Variables& variables);
 
 }  // namespace starling

@@ -134,6 +134,67 @@ TEST(EnginePlace, WithoutAMasterThereIsNoMeeting) {
             "rank 0 and a free port there");
 }
 
+// As mpirun -np 4 of Open MPI sets them on one machine.
+const Values kOfOpenMpi = {{"OMPI_COMM_WORLD_RANK", "3"},
+                           {"OMPI_COMM_WORLD_SIZE", "4"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                           {"OMPI_MCA_ess_base_jobid", "523501569"}};
+
+TEST(EnginePlace, OfOpenMpisMpirun) {
+  const auto place = engine_place(variables_of(kOfOpenMpi));
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->rank, 3);
+  EXPECT_EQ(place->size, 4);
+  EXPECT_EQ(place->local_rank, 3);
+  EXPECT_EQ(place->local_size, 4);
+  EXPECT_EQ(place->machines, 1);
+  EXPECT_EQ(place->job, "mpirun-523501569");
+  EXPECT_TRUE(place->rendezvous.starts_with("127.0.0.1:")) << place->rendezvous;
+  const auto other = engine_place(variables_of(with(kOfOpenMpi, "OMPI_MCA_ess_base_jobid", "7")));
+  EXPECT_NE(place->rendezvous, other->rendezvous);
+  EXPECT_FALSE(
+      engine_place(variables_of({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}})));
+}
+
+TEST(EnginePlace, BetweenMachinesMpirunMustSayWhereRank0Is) {
+  const Values two = with(kOfOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "2");
+  const Values values = with(two, "OMPI_COMM_WORLD_LOCAL_RANK", "1");
+  EXPECT_EQ(error_of([&] { engine_place(variables_of(values)); }),
+            "mpirun has started 4 processes, and does not say where rank 0 is; say so: `mpirun -x "
+            "MASTER_ADDR=HOST -x MASTER_PORT=29500 ...`");
+  const auto place = engine_place(variables_of(with(values, "MASTER_ADDR", "fd00::1")));
+  ASSERT_TRUE(place);
+  EXPECT_TRUE(place->rendezvous.starts_with("[fd00::1]:")) << place->rendezvous;
+  EXPECT_EQ(place->machines, 2);
+  EXPECT_EQ(place->machine, 1);
+  const auto of_slurm = engine_place(variables_of(with(values, "SLURM_JOB_NODELIST", "n[3-4]")));
+  EXPECT_TRUE(of_slurm->rendezvous.starts_with("n3:")) << of_slurm->rendezvous;
+}
+
+// Whose processes on a machine are found by the one that has started them, which is not here.
+const Values kOfMpich = {
+    {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+
+TEST(EnginePlace, OfMpichsMpirun) {
+  EXPECT_EQ(error_of([&] { engine_place(variables_of(kOfMpich)); }),
+            "mpirun has started 2 processes, and does not say where rank 0 is; say so: `mpirun "
+            "-genv MASTER_ADDR HOST -genv MASTER_PORT 29500 ...`");
+  const auto place = engine_place(variables_of(with(kOfMpich, "MASTER_PORT", "29500")));
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->rank, 1);
+  EXPECT_EQ(place->rendezvous, "127.0.0.1:29500");
+}
+
+TEST(EnginePlace, OfMpirunWithinSlurm) {
+  Values values = kTask;  // of mpirun's own process on that machine
+  values.insert(kOfOpenMpi.begin(), kOfOpenMpi.end());
+  EXPECT_EQ(engine_place(variables_of(values))->engine, "mpirun");
+  Values by_srun = kTask;  // srun --mpi=pmi2
+  by_srun.insert({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}});
+  EXPECT_EQ(engine_place(variables_of(by_srun))->engine, "Slurm");
+}
+
 class UserKey : public testing::Test {
  protected:
   UserKey() { ::setenv("XDG_CONFIG_HOME", folder_.path().c_str(), 1); }

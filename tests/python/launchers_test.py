@@ -1,8 +1,9 @@
-"""A training by DistributedDataParallel over "starling", as every launcher starts it, and alone.
+"""A training by DistributedDataParallel over "starling", and an all-reduce without torch, as every launcher
+starts them.
 
     python3 tests/python/launchers_test.py
 
-All give the same weights. A launcher that is not here is named.
+All give the same. A launcher that is not here is named.
 """
 
 import os
@@ -34,6 +35,12 @@ for step in range(3):
 print(f"OF {dist.get_world_size()}: {model.module.weight.sum().item():.6f}", flush=True)
 dist.destroy_process_group()
 """
+WITHOUT_TORCH = """
+import numpy
+import starling
+
+print(f"OF 2: {starling.allreduce(numpy.full(4, 1.5)).sum()}", flush=True)
+"""
 # Debian's torchrun 1.13 needs its lines brought by itself under Python 3.11.
 LINES = ["--redirects", "1", "--tee", "1"]
 
@@ -51,8 +58,8 @@ def launchers():
     yield "mpirun", ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", *run]
 
 
-def weights(name, words, path):
-    """What each rank says of its model."""
+def said_by(name, words, path):
+    """What each rank says of its model, or its sum."""
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     ended = subprocess.run([*words, path], env=environment, text=True, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, timeout=200)
@@ -62,19 +69,20 @@ def weights(name, words, path):
 
 
 def main():
-    found = {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "train.py")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(PROGRAM)
-        for name, words in launchers():
-            try:
-                found[name] = weights(name, words, path)
-            except Exception:
-                print(f"{name}:\n{traceback.format_exc()}", flush=True)
-                sys.exit(1)
-            print(f"{name}: passed", flush=True)
-    assert len({said for each in found.values() for said in each}) == 1, found
+    for program in (PROGRAM, WITHOUT_TORCH):
+        found = {}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(program)
+            for name, words in launchers():
+                try:
+                    found[name] = said_by(name, words, path)
+                except Exception:
+                    print(f"{name}:\n{traceback.format_exc()}", flush=True)
+                    sys.exit(1)
+                print(f"{name}: passed", flush=True)
+        assert len({said for each in found.values() for said in each}) == 1, found
 
 
 if __name__ == "__main__":
