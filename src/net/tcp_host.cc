@@ -113,6 +113,12 @@ class TcpListener : public Listener {
   std::shared_ptr<std::set<int>> listening_;  // of the host, which may be gone before us
 };
 
+// Without the brackets in which an IPv6 address may stand before a port.
+std::string without_brackets(const std::string& host) {
+  const bool has_them = host.starts_with('[') && host.ends_with(']');
+  return has_them ? host.substr(1, host.size() - 2) : host;
+}
+
 bool is_machines_name(const std::string& host) {
   asio::error_code is_no_address;
   asio::ip::make_address(host, is_no_address);
@@ -163,9 +169,10 @@ Address TcpHost::find(const std::string& name) {
     throw Error(fmt::format("the rendezvous '{}' has no port", name),
                 "write it like 10.0.0.1:29400");
   }
+  const std::string host = without_brackets(name.substr(0, colon));
   tcp::resolver resolver(loop_.io());
   asio::error_code error;
-  const auto found = resolver.resolve(name.substr(0, colon), name.substr(colon + 1), error);
+  const auto found = resolver.resolve(host, name.substr(colon + 1), error);
   if (error || found.empty()) {
     throw Error(fmt::format("the rendezvous '{}' cannot be found ({})", name, error.message()));
   }
@@ -174,7 +181,7 @@ Address TcpHost::find(const std::string& name) {
   }
   const tcp::endpoint first = found.begin()->endpoint();
   // Some machines know their own name by a loopback address, where no other can call.
-  const auto outward = first.address().is_loopback() && is_machines_name(name.substr(0, colon))
+  const auto outward = first.address().is_loopback() && is_machines_name(host)
                            ? own_outward_address()
                            : std::nullopt;
   return address_of(outward ? tcp::endpoint(own_.value_or(*outward), first.port()) : first);
