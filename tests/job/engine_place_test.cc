@@ -121,6 +121,17 @@ TEST(EnginePlace, OfTorchrun) {
   EXPECT_EQ(place->rendezvous, "10.0.0.1:29500");
 }
 
+// Scripts and DeepSpeed's launcher set the rank there alone.
+TEST(EnginePlace, OfALocalRankWithoutALocalSize) {
+  Values values = kOfTorchrun;
+  values.erase("LOCAL_WORLD_SIZE");
+  const auto place = engine_place(variables_of(values));
+  EXPECT_EQ(place->local_rank, 1);
+  EXPECT_EQ(place->local_size, 2);
+  EXPECT_EQ(error_of([&] { engine_place(variables_of(with(values, "LOCAL_RANK", "4"))); }),
+            "LOCAL_RANK is '4'; it must be a whole number from 0 to 3");
+}
+
 TEST(EnginePlace, WhereTorchrunListensNobodyElseCan) {
   const auto values = with(kOfTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True");
   EXPECT_EQ(engine_place(variables_of(values))->rendezvous, "10.0.0.1:29501");
