@@ -66,6 +66,20 @@ def started_by_srun() -> bool:
     return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in os.environ
 
 
+def first_host() -> str:
+    """The machine of rank 0, by the name that the launcher gives it."""
+    environment = os.environ
+    rendezvous = environment.get("STARLING_RENDEZVOUS", "")
+    if rendezvous:
+        return rendezvous.rsplit(":", 1)[0].strip("[]")
+    all_are_here = "WORLD_SIZE" in environment and environment.get("LOCAL_WORLD_SIZE") == environment["WORLD_SIZE"]
+    if "MASTER_ADDR" in environment and not all_are_here:
+        return environment["MASTER_ADDR"]
+    if "SLURM_STEP_NODELIST" in environment and started_by_srun():
+        return _first_host(environment["SLURM_STEP_NODELIST"])
+    return "127.0.0.1"
+
+
 def keyed(said: str) -> str:
     """A digest of it by the secret that the launcher has given us, for anybody to read; the words
     themselves where there is none."""

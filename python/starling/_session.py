@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
+import ipaddress
 import os
 import signal
 import socket
+import struct
 import sys
 import threading
 
@@ -151,9 +154,36 @@ def address_towards(host: str) -> str:
         family, kind, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
             probe.connect(place)
-            return probe.getsockname()[0]
+            found = probe.getsockname()[0]
     except OSError:
         return "127.0.0.1"
+    # Some machines know their own name by a loopback address, where no other can call.
+    if ipaddress.ip_address(found).is_loopback and _is_machines_name(host):
+        return _outward_address() or found
+    return found
+
+
+def _is_machines_name(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host != "localhost"
+    return False
+
+
+def _outward_address() -> str:
+    """The first by which others can call this machine; nothing if it has none."""
+    get_address = 0x8915  # SIOCGIFADDR; a sockaddr_in stands behind the name
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                told = fcntl.ioctl(probe, get_address, struct.pack("40s", name.encode()))
+            except OSError:  # it has no address
+                continue
+            address = socket.inet_ntoa(told[20:24])
+            if not ipaddress.ip_address(address).is_loopback:
+                return address
+    return ""
 
 
 def _close_at_exit() -> None:
