@@ -15,6 +15,7 @@ struct EnginePlace {
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;  // among those on this machine
   int machine = 0, machines = 1;
+  int cores = 0;           // of this machine that are the job's; 0: nobody says
   std::string rendezvous;  // host:port where rank 0 is to listen
   std::string more;        // what to tell the engine to get another number: "srun -n"
 };
