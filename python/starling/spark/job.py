@@ -43,6 +43,7 @@ from .meeting import Meeting, Visit
 from .place import Place, by_rank, here, rendezvous
 
 _KEPT_LINES = 400  # of what a task's worker prints, for the driver
+_OF_A_MACHINE = ("--data-folder", "--timeout", "--stall", "--tls", "--certificates", "--interface")
 
 
 class JobFailed(RuntimeError):
@@ -123,8 +124,13 @@ def check_java() -> None:
         raise JobFailed(f"Spark needs Java, and there is none {place}: run `scripts/setup spark`")
 
 
-def wait_for_slots(context: SparkContext, wanted: int, seconds: float) -> None:
+def wait_for_slots(context: SparkContext, wanted: int, seconds: float, elastic: bool = False) -> None:
     """Until so many tasks can run at the same time; executors take a moment to come."""
+    if _asks_for_executors_itself(context):
+        if elastic:  # and for none before there are tasks
+            return
+        raise JobFailed("Spark has no barrier stages with dynamic allocation: give "
+                        "--conf spark.dynamicAllocation.enabled=false, and as many executors as workers need")
     core = context._jsc.sc()
     profile = core.resourceProfileManager().defaultResourceProfile()
     deadline = time.monotonic() + seconds
@@ -134,6 +140,11 @@ def wait_for_slots(context: SparkContext, wanted: int, seconds: float) -> None:
             raise JobFailed(f"{wanted} workers need as many slots, and Spark has {slots} after "
                             f"{seconds:g} s: start more executors or cores{fewer}")
         time.sleep(0.2)
+
+
+def _asks_for_executors_itself(context: SparkContext) -> bool:
+    dynamic = context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+    return dynamic and not re.match(r"local($|\[)", context.master)
 
 
 def driver_host(context: SparkContext) -> str:
@@ -200,9 +211,9 @@ def work(order: Order, seat: Seat) -> End:
 
 def words_of(order: Order, seat: Seat) -> list[str]:
     """What `starling` is told in this task."""
-    words = [*order.words]
+    words = [part for word in order.words for part in _apart(word)]
     if seat.doors:  # the job tells its settings itself, but not where things are on this machine
-        return ["join", seat.doors[0], "--workers", "1", *_kept(words, "--data-folder", "--timeout", "--tls")]
+        return ["join", seat.doors[0], "--workers", "1", *_kept(words, *_OF_A_MACHINE)]
     words += ["--workers", "1" if words[0] == "launch" else str(seat.size)]
     if "--run" in words:
         at = words.index("--run") + 1
@@ -211,6 +222,12 @@ def words_of(order: Order, seat: Seat) -> list[str]:
         words += ["--machines", str(seat.size), "--machine", str(seat.rank),
                   "--rendezvous", seat.rendezvous]
     return words
+
+
+def _apart(word: str) -> list[str]:
+    """--run=folder as --run folder, of what is looked for here."""
+    name, _, value = word.partition("=")
+    return [name, value] if value and name in ("--run", *_OF_A_MACHINE) else [word]
 
 
 def _kept(words: Sequence[str], *names: str) -> list[str]:
@@ -269,7 +286,8 @@ def explain(error: BaseException) -> JobFailed:
     raised = re.findall(r"^(\w[\w.]*(?:Error|Exception|Failed)): (.*)$", text, re.MULTILINE)
     if raised:
         return JobFailed(f"a task of Spark's failed: {raised[-1][0].split('.')[-1]}: {raised[-1][1]}")
-    return JobFailed(f"Spark's job failed: {text.strip().splitlines()[0]}")
+    in_java = re.findall(r"^: [\w.$]+: (.*)$", text, re.MULTILINE)  # py4j's own line says only what was called
+    return JobFailed(f"Spark's job failed: {[*in_java, *text.strip().splitlines()][0]}")
 
 
 def _environment(order: Order) -> dict[str, str]:
