@@ -24,6 +24,8 @@ _LAUNCHERS = [
     # Of a step: a batch script has SLURM_NTASKS, too, and is no task.
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_LOCAL_TASKS", "SLURM_JOB_ID"),
 ]
+# Without these, what a process starts is no rank of the job that it is in itself.
+OF_A_JOB = ("RANK", "WORLD_SIZE", "SLURM_STEP_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _FIRST_PORT, _PORTS = 20000, 12000  # below those that the system gives away
 
 

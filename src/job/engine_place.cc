@@ -1,9 +1,12 @@
 #include "job/engine_place.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <cstdlib>
 
 #include "job/job.h"
+#include "job/mpirun.h"
 #include "job/slurm.h"
 #include "job/torchrun.h"
 #include "job/user_key.h"
@@ -13,8 +16,9 @@ namespace starling {
 Variables::Variables() : Variables([](const char* name) { return std::getenv(name); }) {}
 
 std::optional<EnginePlace> engine_place(const Variables& variables) {
-  // torchrun may itself have been started by Slurm, once a machine.
+  // torchrun and mpirun's helpers may themselves have been started by Slurm, once a machine.
   std::optional<EnginePlace> place = torchrun_place(variables);
+  if (!place) place = mpirun_place(variables);
   if (!place) place = slurm_place(variables);
   if (place && place->size == 1) return std::nullopt;
   return place;
@@ -23,6 +27,11 @@ std::optional<EnginePlace> engine_place(const Variables& variables) {
 std::string secret_of(const EnginePlace& place) {
   const std::string given = Variables().text(kSecretVariable);
   return given.empty() ? secret_from_key(place.job + " " + place.rendezvous) : given;
+}
+
+std::string host_and_port(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
 }
 
 int port_for(const std::string& job) {

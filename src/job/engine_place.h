@@ -26,6 +26,9 @@ std::optional<EnginePlace> engine_place(const Variables& variables = Variables()
 // STARLING_SECRET, or one that all processes of the job make of its user's key (job/user_key.h).
 std::string secret_of(const EnginePlace& place);
 
+// As a rendezvous is written: an IPv6 address in brackets.
+std::string host_and_port(const std::string& host, int port);
+
 // A port that all processes of the job find alike, and another job hardly; below those that systems give
 // away.
 int port_for(const std::string& job);

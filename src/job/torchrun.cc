@@ -31,8 +31,7 @@ std::optional<EnginePlace> torchrun_place(const Variables& variables) {
   place.job = fmt::format("torchrun-{}-{}", host, port);
   // There torchrun listens itself, for torch.
   if (variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True") ++port;
-  place.rendezvous = host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
-                                                         : fmt::format("[{}]:{}", host, port);
+  place.rendezvous = host_and_port(host, port);
   return place;
 }
 

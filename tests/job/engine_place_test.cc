@@ -147,6 +147,55 @@ TEST(EnginePlace, WithoutAMasterThereIsNoMeeting) {
             "rank 0 and a free port there");
 }
 
+// As Open MPI's mpirun -np 4 sets them for the second of three on the first of two machines.
+const Values kOfMpirun = {{"OMPI_COMM_WORLD_RANK", "1"},       {"OMPI_COMM_WORLD_SIZE", "4"},
+                          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
+                          {"PMIX_NAMESPACE", "1851981825"},    {"MASTER_ADDR", "n1"}};
+
+TEST(EnginePlace, OfMpirun) {
+  const auto place = engine_place(variables_of(kOfMpirun));
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->engine, "mpirun");
+  EXPECT_EQ(place->rank, 1);
+  EXPECT_EQ(place->size, 4);
+  EXPECT_EQ(place->local_rank, 1);
+  EXPECT_EQ(place->local_size, 3);
+  EXPECT_EQ(place->job, "mpirun-1851981825");
+  EXPECT_EQ(place->rendezvous, host_and_port("n1", port_for(place->job)));
+  const auto elsewhere = engine_place(variables_of(with(kOfMpirun, "MASTER_PORT", "29500")));
+  EXPECT_EQ(elsewhere->rendezvous, "n1:29500");
+}
+
+TEST(EnginePlace, OfMpirunOnOneMachineNeedsNoMaster) {
+  Values values = with(kOfMpirun, "OMPI_COMM_WORLD_LOCAL_SIZE", "4");
+  values.erase("MASTER_ADDR");
+  EXPECT_TRUE(engine_place(variables_of(values))->rendezvous.starts_with("127.0.0.1:"));
+}
+
+TEST(EnginePlace, OfMpirunWithoutAMasterThereIsNoMeeting) {
+  Values values = kOfMpirun;
+  values.erase("MASTER_ADDR");
+  EXPECT_EQ(error_of([&] { engine_place(variables_of(values)); }),
+            "mpirun has started 4 processes, and MASTER_ADDR is not set; set MASTER_ADDR and "
+            "MASTER_PORT to the host of rank 0 and a free port there, or give --transport mpi");
+  EXPECT_EQ(
+      error_of([&] {
+        engine_place(variables_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MASTER_ADDR", "a"}}));
+      }).substr(0, 60),
+      "mpirun has started 2 processes, and MASTER_PORT is not set; ");
+  EXPECT_FALSE(engine_place(variables_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}})));
+}
+
+TEST(EnginePlace, MpirunsHelpersAreNoTasks) {
+  // Slurm has started one a node, and they three processes here.
+  Values values = kTask;
+  values.insert(kOfMpirun.begin(), kOfMpirun.end());
+  EXPECT_EQ(engine_place(variables_of(values))->engine, "mpirun");
+  // srun speaks as MPICH does.
+  values = with(with(kTask, "PMI_RANK", "2"), "PMI_SIZE", "4");
+  EXPECT_EQ(engine_place(variables_of(values))->engine, "Slurm");
+}
+
 class UserKey : public testing::Test {
  protected:
   UserKey() { ::setenv("XDG_CONFIG_HOME", folder_.path().c_str(), 1); }

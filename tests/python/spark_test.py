@@ -17,6 +17,7 @@ import time
 import traceback
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 SKIPPED = 77
 OWN_PYTHON = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "starling/spark/bin/python"
@@ -232,6 +233,13 @@ def check_dynamic_allocation_is_refused():
     context = Context(**{"dynamicAllocation.enabled": "true"})
     assert "spark.dynamicAllocation.enabled=false" in error_of(lambda: job.wait_for_slots(context, 2, 1))
     job.wait_for_slots(context, 2, 1, elastic=True)  # whose tasks are ordinary ones, and bring their executors
+
+
+def check_a_worker_is_no_task_of_slurms_if_its_executor_is():
+    said = {"SLURM_STEP_ID": "0", "OMPI_COMM_WORLD_RANK": "1", "STARLING_RANK": "2", "HOME": "/home/a"}
+    with mock.patch.dict(os.environ, said, clear=True), mock.patch.object(job, "scratch", lambda: "/scratch"):
+        found = job._environment(job.Order(["launch"], environment={"SAID": "so"}))
+    assert set(found) == {"HOME", "SAID", "PATH", "PYTHONPATH"}, found
 
 
 def check_what_spark_says_is_said_in_a_line():

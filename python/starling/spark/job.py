@@ -38,6 +38,7 @@ from typing import IO, Any, Callable, Mapping, Optional, Sequence
 from pyspark import RDD, BarrierTaskContext, SparkContext, SparkFiles, TaskContext
 from pyspark.sql import SparkSession
 
+from .. import _launchers
 from ..runner.program import starling_program
 from .meeting import Meeting, Visit
 from .place import Place, by_rank, here, rendezvous
@@ -293,6 +294,7 @@ def explain(error: BaseException) -> JobFailed:
 def _environment(order: Order) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("STARLING_", "HOROVOD_"))
+                   and name not in _launchers.OF_A_JOB  # executors may be tasks of Slurm's
                    or name in ("STARLING_PROGRAM", "STARLING_LOG", "STARLING_INTERFACE")}
     package = os.path.dirname(os.path.dirname(os.path.abspath(sys.modules["starling"].__file__)))
     environment["PYTHONPATH"] = os.pathsep.join(
