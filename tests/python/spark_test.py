@@ -52,7 +52,7 @@ import starling.spark
 from starling.runner.program import starling_program
 from starling.spark import job, submit
 from starling.spark.meeting import Meeting, Visit
-from starling.spark.place import Place, by_rank, rendezvous
+from starling.spark.place import Place, by_rank, here, rendezvous
 from starling.spark.samples import Samples, spool, wrong_with
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -147,6 +147,9 @@ def check_places_are_in_the_order_of_hosts():
     assert rendezvous([places[0], places[2]]) == "127.0.0.1:1"
     assert rendezvous([Place(0, "a", "fd00::1", 1), places[1]]) == "[fd00::1]:1"
     assert Place.of(places[1].text()) == places[1]
+    found = here(0, "nowhere.invalid", "lo")
+    assert found.address == "127.0.0.1" and here(0, "", "127.0.0.0/8").address == "127.0.0.1", found
+    assert "is not on the network eth77, it has lo 127.0.0.1" in error_of(lambda: here(0, "", "eth77"), ValueError)
 
 
 def check_samples_come_back_from_disk_in_batches():
@@ -287,6 +290,7 @@ def check_what_stands_behind_the_dashes():
     order = submit.order_of(["train", "--elastic", "--run=r", "--interface=eth1", "--certificates", "a,b,c"])
     assert job.words_of(order, guest) == [
         "join", "10.0.0.1:7", "--workers", "1", "--interface", "eth1", "--certificates", "a,b,c"]
+    assert order.network == "eth1" and submit.order_of(["train", "--system", "easgd"]).network == ""
     assert job.words_of(order, seat)[:4] == ["train", "--elastic", "--run", "r-machine-2"]
     assert order.secret not in repr(order)
 

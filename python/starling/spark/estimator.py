@@ -39,7 +39,8 @@ class TorchEstimator(Estimator):
     input_shape      of a row's features, e.g. (1, 28, 28); by default as many numbers as there are
     output_col       what transform() adds
     predict          what it takes of the model's output: lambda y: y.argmax(1)
-    checkpoint       a folder that all executors see: a stage that Spark starts again goes on there
+    checkpoint       a folder that all executors see: a stage that Spark starts again goes on there, and so
+                     does another fit(), which wants a folder of its own if its data is another
     everything else  a flag of `starling launch`, with _ for -
 
     Rows go from partitions to workers by Spark's shuffle, and onto the executor's disk in chunks: neither the

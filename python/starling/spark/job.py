@@ -79,6 +79,11 @@ class Order:
     def elastic(self) -> bool:
         return "--elastic" in self.words
 
+    @property
+    def network(self) -> str:
+        """By which workers are to reach each other (--interface), or nothing."""
+        return next(iter(_kept(_apart(self.words), "--interface")[1:]), "")
+
     def to_run(self, program: Sequence[str]) -> "Order":
         return replace(self, program=program)
 
@@ -172,7 +177,7 @@ def take_seat(order: Order, size: int) -> Seat:
         ranks = gather(order)
         return Seat(rank_among(ranks), size, rendezvous(ranks))
     visit = Visit(order.driver, order.meeting, order.secret, order.seconds)
-    said = visit.seat(here(TaskContext.get().partitionId(), order.driver))
+    said = visit.seat(here(TaskContext.get().partitionId(), order.driver, order.network))
     if "error" in said:
         raise JobFailed(said["error"])
     if said.get("over"):
@@ -183,7 +188,7 @@ def take_seat(order: Order, size: int) -> Seat:
 def gather(order: Order, **facts: Any) -> list[Place]:
     """All tasks of a barrier stage, by rank."""
     context = BarrierTaskContext.get()
-    own = here(context.partitionId(), order.driver, **facts)
+    own = here(context.partitionId(), order.driver, order.network, **facts)
     return by_rank([Place.of(text) for text in context.allGather(own.text())])
 
 
@@ -212,7 +217,7 @@ def work(order: Order, seat: Seat) -> End:
 
 def words_of(order: Order, seat: Seat) -> list[str]:
     """What `starling` is told in this task."""
-    words = [part for word in order.words for part in _apart(word)]
+    words = _apart(order.words)
     if seat.doors:  # the job tells its settings itself, but not where things are on this machine
         return ["join", seat.doors[0], "--workers", "1", *_kept(words, *_OF_A_MACHINE)]
     words += ["--workers", "1" if words[0] == "launch" else str(seat.size)]
@@ -225,10 +230,13 @@ def words_of(order: Order, seat: Seat) -> list[str]:
     return words
 
 
-def _apart(word: str) -> list[str]:
+def _apart(words: Sequence[str]) -> list[str]:
     """--run=folder as --run folder, of what is looked for here."""
-    name, _, value = word.partition("=")
-    return [name, value] if value and name in ("--run", *_OF_A_MACHINE) else [word]
+    parts: list[str] = []
+    for word in words:
+        name, _, value = word.partition("=")
+        parts += [name, value] if value and name in ("--run", *_OF_A_MACHINE) else [word]
+    return parts
 
 
 def _kept(words: Sequence[str], *names: str) -> list[str]:
