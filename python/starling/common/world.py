@@ -411,8 +411,8 @@ def _learn_of_others(joined: World) -> None:
     machine = socket.gethostname()
     if _elastic is not None:  # ranks move up, and say nothing of where they are
         machine = os.environ.get("HOROVOD_HOSTNAME"), os.environ.get("HOROVOD_CROSS_RANK")
-    elif "STARLING_LOCAL_SIZE" in os.environ:
-        machine = joined.rank // int(os.environ["STARLING_LOCAL_SIZE"])
+    elif "STARLING_SIZE" in os.environ:  # machines may have unlike numbers of workers
+        machine = os.environ.get("HOROVOD_CROSS_RANK", machine)
     everybody = joined.gather({"machine": machine, "door": (place, secret)})
     if _elastic is None:
         place, secret = everybody[0]["door"]
