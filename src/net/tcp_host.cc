@@ -125,12 +125,19 @@ bool is_machines_name(const std::string& host) {
   return is_no_address && host != "localhost";
 }
 
+// All who meet at 127.0.1.1 listen there, while the kernel has whom it calls come from 127.0.0.1.
+std::optional<asio::ip::address> source_on_loopback(const asio::ip::address& to) {
+  if (to.is_v6() || to.to_v4() == asio::ip::address_v4::loopback()) return std::nullopt;
+  return to;
+}
+
 // Calls once; returns 0 or the error number.
 Task<int> connect(TcpLoop& loop, tcp::socket& socket, tcp::endpoint to,
                   std::optional<asio::ip::address> from) {
   socket.open(to.protocol());
   socket.non_blocking(true);
-  if (from && !to.address().is_loopback()) {
+  if (to.address().is_loopback()) from = source_on_loopback(to.address());
+  if (from) {
     asio::error_code error;
     socket.bind({*from, 0}, error);
     if (error) co_return error.value();
