@@ -24,6 +24,8 @@ _LAUNCHERS = [
     # Of a step: a batch script has SLURM_NTASKS, too, and is no task.
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_LOCAL_TASKS", "SLURM_JOB_ID"),
 ]
+# Without these, what a process starts is no rank of the job that it is in itself.
+OF_A_JOB = ("RANK", "WORLD_SIZE", "SLURM_STEP_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _FIRST_PORT, _PORTS = 20000, 12000  # below those that the system gives away
 
 
@@ -64,6 +66,20 @@ def adopt() -> None:
 def started_by_srun() -> bool:
     """As a task of several, which src/job/slurm.cc understands by itself."""
     return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1 and "SLURM_PROCID" in os.environ
+
+
+def first_host() -> str:
+    """The machine of rank 0, by the name that the launcher gives it."""
+    environment = os.environ
+    rendezvous = environment.get("STARLING_RENDEZVOUS", "")
+    if rendezvous:
+        return rendezvous.rsplit(":", 1)[0].strip("[]")
+    all_are_here = "WORLD_SIZE" in environment and environment.get("LOCAL_WORLD_SIZE") == environment["WORLD_SIZE"]
+    if "MASTER_ADDR" in environment and not all_are_here:
+        return environment["MASTER_ADDR"]
+    if "SLURM_STEP_NODELIST" in environment and started_by_srun():
+        return _first_host(environment["SLURM_STEP_NODELIST"])
+    return "127.0.0.1"
 
 
 def keyed(said: str) -> str:

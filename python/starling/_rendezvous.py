@@ -88,7 +88,7 @@ def _meet_generation(timeout: timedelta):
     rank, size = _elastic.rank, _elastic.size
     token = _launchers.keyed(f"generation {_elastic.generation}")
     _session.adopt(_elastic, token, opened_by="an elastic job")
-    host = os.environ["STARLING_RENDEZVOUS"].rsplit(":", 1)[0].strip("[]")
+    host = _launchers.first_host()
     place = torch.zeros(64, dtype=torch.uint8)
     store = None
     if rank == 0:

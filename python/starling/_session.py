@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
+import ipaddress
 import os
 import signal
 import socket
+import struct
 import sys
 import threading
 
@@ -151,9 +154,58 @@ def address_towards(host: str) -> str:
         family, kind, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
             probe.connect(place)
-            return probe.getsockname()[0]
+            found = probe.getsockname()[0]
     except OSError:
         return "127.0.0.1"
+    # Some machines know their own name by a loopback address, where no other can call.
+    if ipaddress.ip_address(found).is_loopback and _is_machines_name(host):
+        return _outward_address() or found
+    return found
+
+
+def _is_machines_name(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host != "localhost"
+    return False
+
+
+def _outward_address() -> str:
+    """The first by which others can call this machine; nothing if it has none."""
+    found = [address for _, address in _own_addresses() if not ipaddress.ip_address(address).is_loopback]
+    return found[0] if found else ""
+
+
+def address_on(network: str) -> str:
+    """This machine's address on a network, by the name of an interface or as 10.0.0.0/24."""
+    own = _own_addresses()
+    for name, address in own:
+        if name == network or _is_in(address, network):
+            return address
+    has = ", ".join(f"{name} {address}" for name, address in own)
+    raise ValueError(f"{socket.gethostname()} is not on the network {network}, it has {has}")
+
+
+def _is_in(address: str, network: str) -> bool:
+    try:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False  # it is the name of an interface
+
+
+def _own_addresses() -> list[tuple[str, str]]:
+    """(interface, IPv4 address)"""
+    get_address = 0x8915  # SIOCGIFADDR; a sockaddr_in stands behind the name
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                told = fcntl.ioctl(probe, get_address, struct.pack("40s", name.encode()))
+            except OSError:  # it has no address
+                continue
+            found.append((name, socket.inet_ntoa(told[20:24])))
+    return found
 
 
 def _close_at_exit() -> None:

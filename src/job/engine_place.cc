@@ -29,16 +29,16 @@ std::string secret_of(const EnginePlace& place) {
   return given.empty() ? secret_from_key(place.job + " " + place.rendezvous) : given;
 }
 
+std::string host_and_port(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
 int port_for(const std::string& job) {
   constexpr std::uint32_t kFirst = 20'000, kPorts = 12'000;
   std::uint32_t hash = 2166136261;  // FNV-1a
   for (const char each : job) hash = (hash ^ static_cast<unsigned char>(each)) * 16777619;
   return static_cast<int>(kFirst + hash % kPorts);
-}
-
-std::string rendezvous_at(const std::string& host, int port) {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return fmt::format(fmt::runtime(is_v6 ? "[{}]:{}" : "{}:{}"), host, port);
 }
 
 }  // namespace starling

@@ -15,6 +15,7 @@ struct EnginePlace {
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;  // among those on this machine
   int machine = 0, machines = 1;
+  int cores = 0;           // of this machine that are the job's; 0: nobody says
   std::string rendezvous;  // host:port where rank 0 is to listen
   std::string more;        // what to tell the engine to get another number: "srun -n"
 };
@@ -25,11 +26,11 @@ std::optional<EnginePlace> engine_place(const Variables& variables = Variables()
 // STARLING_SECRET, or one that all processes of the job make of its user's key (job/user_key.h).
 std::string secret_of(const EnginePlace& place);
 
+// As a rendezvous is written: an IPv6 address in brackets.
+std::string host_and_port(const std::string& host, int port);
+
 // A port that all processes of the job find alike, and another job hardly; below those that systems give
 // away.
 int port_for(const std::string& job);
-
-// host:port, or [host]:port.
-std::string rendezvous_at(const std::string& host, int port);
 
 }  // namespace starling

@@ -51,6 +51,13 @@ int number(const Variables& variables, const char* variable, int low, int high) 
   return value;
 }
 
+// Which may speak to its tasks as MPICH does; of mpirun's own helpers it says other numbers.
+bool is_sruns(const Dialect& dialect, const Variables& variables) {
+  return &dialect == &kSrun ||
+         (variables.text("SLURM_PROCID") == variables.text(dialect.rank) &&
+          variables.text("SLURM_STEP_NUM_TASKS") == variables.text(dialect.size));
+}
+
 MpiPlace place_in(const Dialect& dialect, const Variables& variables) {
   const int size = number(variables, dialect.size, 1, kMostProcesses);
   const int rank = number(variables, dialect.rank, 0, size - 1);
@@ -103,18 +110,17 @@ MpiPlace mpi_place(const Variables& variables) {
 std::optional<EnginePlace> mpirun_place(const Variables& variables) {
   constexpr int kMostPort = 65'535;
   const Dialect* dialect = spoken(variables);
-  // srun sets MPICH's variables, too, but not all.
-  if (dialect == nullptr || dialect == &kSrun || variables.text(dialect->local_size).empty()) {
-    return std::nullopt;
-  }
+  if (dialect == nullptr || is_sruns(*dialect, variables)) return std::nullopt;
   const MpiPlace mpi = place_in(*dialect, variables);
   EnginePlace place;
   place.engine = "mpirun";
   place.more = "mpirun -np";
   place.rank = mpi.rank;
   place.size = mpi.size;
-  place.local_rank = mpi.local_rank;
-  place.local_size = mpi.local_size;
+  if (!variables.text(dialect->local_size).empty()) {  // else who knows who is where
+    place.local_rank = mpi.local_rank;
+    place.local_size = mpi.local_size;
+  }
   place.machines = (place.size + place.local_size - 1) / place.local_size;
   place.machine = place.rank / place.local_size;
   const std::string job = job_of(*dialect, variables);
@@ -131,7 +137,7 @@ std::optional<EnginePlace> mpirun_place(const Variables& variables) {
                 fmt::format("say so: `mpirun {} {} ...`", flag("MASTER_ADDR", "HOST"),
                             flag("MASTER_PORT", "29500")));
   }
-  place.rendezvous = rendezvous_at(host, port);
+  place.rendezvous = host_and_port(host, port);
   return place;
 }
 

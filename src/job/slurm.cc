@@ -10,7 +10,7 @@ namespace starling {
 
 namespace {
 
-constexpr int kMostTasks = 4096;
+constexpr int kMostTasks = 4096, kMostCores = 1 << 16;
 
 }  // namespace
 
@@ -29,6 +29,7 @@ std::optional<EnginePlace> slurm_place(const Variables& variables) {
   place.local_size = tasks_on_node(
       variables.text("SLURM_STEP_TASKS_PER_NODE", std::to_string(size)), place.machine);
   place.local_rank = variables.number("SLURM_LOCALID", 0, 0, place.local_size - 1);
+  place.cores = variables.number("SLURM_CPUS_ON_NODE", 0, 1, kMostCores);
   const std::string array = variables.text("SLURM_ARRAY_JOB_ID");
   const std::string job = array.empty()
                               ? variables.text("SLURM_JOB_ID")

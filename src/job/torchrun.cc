@@ -14,8 +14,11 @@ std::optional<EnginePlace> torchrun_place(const Variables& variables) {
   place.more = "torchrun --nproc-per-node";
   place.size = variables.number("WORLD_SIZE", 1, 1, kMostWorkers);
   place.rank = variables.number("RANK", 0, 0, place.size - 1);
-  place.local_size = variables.number("LOCAL_WORLD_SIZE", 1, 1, place.size);
-  place.local_rank = variables.number("LOCAL_RANK", 0, 0, place.local_size - 1);
+  const int local_size = variables.number("LOCAL_WORLD_SIZE", 0, 1, place.size);
+  place.local_rank =
+      variables.number("LOCAL_RANK", 0, 0, (local_size > 0 ? local_size : place.size) - 1);
+  // Who is not told knows of those below it.
+  place.local_size = local_size > 0 ? local_size : place.local_rank + 1;
   place.machines = (place.size + place.local_size - 1) / place.local_size;
   place.machine = variables.number("GROUP_RANK", place.rank / place.local_size, 0, place.size - 1);
   const std::string host = variables.text("MASTER_ADDR");
@@ -28,7 +31,7 @@ std::optional<EnginePlace> torchrun_place(const Variables& variables) {
   place.job = fmt::format("torchrun-{}-{}", host, port);
   // There torchrun listens itself, for torch.
   if (variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True") ++port;
-  place.rendezvous = rendezvous_at(host, port);
+  place.rendezvous = host_and_port(host, port);
   return place;
 }
 

@@ -69,6 +69,10 @@ std::vector<HostSlots> filled(std::vector<HostSlots> hosts, int workers) {
   return hosts;
 }
 
+std::string name_for_others(const HostSlots& host) {
+  return host.host.substr(host.host.rfind('@') + 1);
+}
+
 bool is_here(const std::string& host) {
   char own[256] = "";
   ::gethostname(own, sizeof own - 1);

@@ -24,6 +24,9 @@ int slots_of(const std::vector<HostSlots>& hosts);
 // Throws Error if there are too few.
 std::vector<HostSlots> filled(std::vector<HostSlots> hosts, int workers);
 
+// As other machines know it: without the user that ssh may be told, "user@host".
+std::string name_for_others(const HostSlots& host);
+
 // Whether it is this machine, so that nobody needs to be called.
 bool is_here(const std::string& host);
 

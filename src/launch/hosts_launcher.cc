@@ -271,7 +271,9 @@ class HostsLauncher {
   // The first host by the name that it was given, or by its address on the network that was chosen.
   std::optional<std::string> rendezvous() {
     const Agent& first = *agents_.front();
-    if (plan_.network.empty()) return fmt::format("{}:{}", first.host, first.port);
+    if (plan_.network.empty()) {
+      return fmt::format("{}:{}", name_for_others(plan_.hosts.front()), first.port);
+    }
     std::vector<std::string> others;
     for (const auto& agent : agents_) {
       if (!address_on(plan_.network, agent->addresses)) {

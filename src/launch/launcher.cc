@@ -25,10 +25,10 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "job/cores.h"
 #include "job/job.h"
 #include "job/join.h"
 #include "job/worker_events.h"
@@ -189,6 +189,14 @@ class Launcher {
     return {rank, plan_.all_workers(), local_rank, local_size, plan_.machine, plan_.machines, host};
   }
 
+  // An engine or mpirun has started one of us for each worker, and may have bound each.
+  Cores cores_to_share() const {
+    Cores cores = own_cores();
+    if (plan_.place && plan_.place->cores > 0) cores.there = plan_.place->cores;
+    if (!plan_.place && !plan_.mpi) cores.there = cores.usable;
+    return cores;
+  }
+
   struct Start {
     int rank, local;
     bool serves;
@@ -223,9 +231,8 @@ class Launcher {
     }
     // Workers that each start a thread a core stand in each other's way.
     if (std::getenv("OMP_NUM_THREADS") == nullptr) {
-      const int cores = static_cast<int>(std::thread::hardware_concurrency());
       environment.push_back(
-          fmt::format("OMP_NUM_THREADS={}", std::max(1, cores / place.local_size)));
+          fmt::format("OMP_NUM_THREADS={}", threads_of_worker(cores_to_share(), place.local_size)));
     }
     if (kernels_.must_be_set) {
       environment.push_back(fmt::format("{}={}", kBlasKernelsVariable, kernels_.name));

@@ -113,10 +113,22 @@ class TcpListener : public Listener {
   std::shared_ptr<std::set<int>> listening_;  // of the host, which may be gone before us
 };
 
+// Without the brackets in which an IPv6 address may stand before a port.
+std::string without_brackets(const std::string& host) {
+  const bool has_them = host.starts_with('[') && host.ends_with(']');
+  return has_them ? host.substr(1, host.size() - 2) : host;
+}
+
 bool is_machines_name(const std::string& host) {
   asio::error_code is_no_address;
   asio::ip::make_address(host, is_no_address);
   return is_no_address && host != "localhost";
+}
+
+// All who meet at 127.0.1.1 listen there, while the kernel has whom it calls come from 127.0.0.1.
+std::optional<asio::ip::address> source_on_loopback(const asio::ip::address& to) {
+  if (to.is_v6() || to.to_v4() == asio::ip::address_v4::loopback()) return std::nullopt;
+  return to;
 }
 
 // Calls once; returns 0 or the error number.
@@ -124,7 +136,8 @@ Task<int> connect(TcpLoop& loop, tcp::socket& socket, tcp::endpoint to,
                   std::optional<asio::ip::address> from) {
   socket.open(to.protocol());
   socket.non_blocking(true);
-  if (from && !to.address().is_loopback()) {
+  if (to.address().is_loopback()) from = source_on_loopback(to.address());
+  if (from) {
     asio::error_code error;
     socket.bind({*from, 0}, error);
     if (error) co_return error.value();
@@ -163,9 +176,10 @@ Address TcpHost::find(const std::string& name) {
     throw Error(fmt::format("the rendezvous '{}' has no port", name),
                 "write it like 10.0.0.1:29400");
   }
+  const std::string host = without_brackets(name.substr(0, colon));
   tcp::resolver resolver(loop_.io());
   asio::error_code error;
-  const auto found = resolver.resolve(name.substr(0, colon), name.substr(colon + 1), error);
+  const auto found = resolver.resolve(host, name.substr(colon + 1), error);
   if (error || found.empty()) {
     throw Error(fmt::format("the rendezvous '{}' cannot be found ({})", name, error.message()));
   }
@@ -174,7 +188,7 @@ Address TcpHost::find(const std::string& name) {
   }
   const tcp::endpoint first = found.begin()->endpoint();
   // Some machines know their own name by a loopback address, where no other can call.
-  const auto outward = first.address().is_loopback() && is_machines_name(name.substr(0, colon))
+  const auto outward = first.address().is_loopback() && is_machines_name(host)
                            ? own_outward_address()
                            : std::nullopt;
   return address_of(outward ? tcp::endpoint(own_.value_or(*outward), first.port()) : first);

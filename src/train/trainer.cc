@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -19,6 +18,7 @@
 #include "base/random.h"
 #include "exchange/collectives.h"
 #include "job/checkpoint.h"
+#include "job/cores.h"
 #include "job/past.h"
 #include "job/run_summary.h"
 #include "job/worker_events.h"
@@ -292,8 +292,7 @@ class Trainer {
   // streams of their own; those who have parts of the same layers draw alike.
   Model seeded_model(Workshop& workshop) {
     if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // no launcher has shared the cores out
-      at::set_num_threads(std::max(
-          1, static_cast<int>(std::thread::hardware_concurrency()) / session_->job().local_size));
+      at::set_num_threads(threads_of_worker(own_cores(), session_->job().local_size));
     }
     const auto seed = static_cast<std::uint64_t>(settings_.seed) * 10'000;
     torch::manual_seed(seed);

@@ -61,6 +61,16 @@ TEST_F(Hosts, WorkTogether) {
   EXPECT_EQ(process.wait(kHostsPatience), "exit 0") << process.story();
 }
 
+TEST_F(Hosts, FindEachOtherWhereTheFirstIsOnLoopback) {
+  Process process(launch("127.0.0.2:1,127.0.0.3:2", {STARLING_FLOCK_WORKER, "meet+finish"}));
+  EXPECT_EQ(process.wait(kHostsPatience), "exit 0") << process.story();
+}
+
+TEST_F(Hosts, WorkTogetherByTheirUsers) {
+  Process process(launch("anna@127.0.0.2,ben@127.0.0.3", {STARLING_FLOCK_WORKER, "meet+finish"}));
+  EXPECT_EQ(process.wait(kHostsPatience), "exit 0") << process.story();
+}
+
 TEST_F(Hosts, HandOverTheVariablesThatAreNamed) {
   Process process(launch("127.0.0.2", {"sh", "-c", "echo $COLOUR and $SHAPE"},
                          {"-x", "COLOUR", "-x", "SHAPE=round"}),

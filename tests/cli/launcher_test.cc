@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "job/cores.h"
 #include "tests/cli/two_machines.h"
 #include "tests/process.h"
 
@@ -175,14 +176,23 @@ TEST(Launcher, LetsThoseGoOnWhoSayLateThatTheyHaveComeTogether) {
 }
 
 TEST(Launcher, SharesTheCoresOutUnlessSomebodyElseHas) {
-  const auto threads = [](const std::string& setting, const std::string& workers) {
-    Process process({"/usr/bin/env", setting, STARLING_PROGRAM, "launch", "-n", workers, "--",
-                     "/bin/sh", "-c", "echo $OMP_NUM_THREADS threads"});
+  const auto threads = [](const std::string& setting, const std::string& workers,
+                          const Words& before = {}) {
+    Words words = before;
+    for (const char* word :
+         {"/usr/bin/env", setting.c_str(), STARLING_PROGRAM, "launch", "-n", workers.c_str(), "--",
+          "/bin/sh", "-c", "echo $OMP_NUM_THREADS threads"}) {
+      words.emplace_back(word);
+    }
+    Process process(words);
     EXPECT_EQ(process.wait(kPatience), "exit 0") << process.story();
     return lines_of(process.out());
   };
-  const auto cores = std::to_string(std::thread::hardware_concurrency());
+  const auto cores = std::to_string(own_cores().usable);
   EXPECT_EQ(threads("--unset=OMP_NUM_THREADS", "1"), Words{"[0] " + cores + " threads"});
+  // To the first core alone.
+  EXPECT_EQ(threads("--unset=OMP_NUM_THREADS", "1", {"/usr/bin/taskset", "1"}),
+            Words{"[0] 1 threads"});
   const Words many = threads("--unset=OMP_NUM_THREADS", "100");
   EXPECT_EQ(many.size(), 100u);
   for (const std::string& line : many) EXPECT_TRUE(line.ends_with("] 1 threads")) << line;

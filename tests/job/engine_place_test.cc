@@ -32,7 +32,8 @@ const Values kTask = {{"SLURM_JOB_ID", "12"},
                       {"SLURM_STEP_NUM_TASKS", "4"},
                       {"SLURM_STEP_NUM_NODES", "2"},
                       {"SLURM_STEP_NODELIST", "n[1-2]"},
-                      {"SLURM_STEP_TASKS_PER_NODE", "3,1"}};
+                      {"SLURM_STEP_TASKS_PER_NODE", "3,1"},
+                      {"SLURM_CPUS_ON_NODE", "6"}};
 
 Values with(Values values, const std::string& name, const std::string& value) {
   values[name] = value;
@@ -48,6 +49,7 @@ TEST(EnginePlace, OfASlurmTask) {
   EXPECT_EQ(place->local_size, 3);
   EXPECT_EQ(place->machine, 0);
   EXPECT_EQ(place->machines, 2);
+  EXPECT_EQ(place->cores, 6);
   EXPECT_EQ(place->job, "slurm-12.0");
   EXPECT_TRUE(place->rendezvous.starts_with("n1:")) << place->rendezvous;
 }
@@ -119,6 +121,17 @@ TEST(EnginePlace, OfTorchrun) {
   EXPECT_EQ(place->machine, 1);
   EXPECT_EQ(place->machines, 2);
   EXPECT_EQ(place->rendezvous, "10.0.0.1:29500");
+}
+
+// Scripts and DeepSpeed's launcher set the rank there alone.
+TEST(EnginePlace, OfALocalRankWithoutALocalSize) {
+  Values values = kOfTorchrun;
+  values.erase("LOCAL_WORLD_SIZE");
+  const auto place = engine_place(variables_of(values));
+  EXPECT_EQ(place->local_rank, 1);
+  EXPECT_EQ(place->local_size, 2);
+  EXPECT_EQ(error_of([&] { engine_place(variables_of(with(values, "LOCAL_RANK", "4"))); }),
+            "LOCAL_RANK is '4'; it must be a whole number from 0 to 3");
 }
 
 TEST(EnginePlace, WhereTorchrunListensNobodyElseCan) {

@@ -32,6 +32,11 @@ TEST(Hosts, AreFilledInTheirOrder) {
             "13 workers, and --hosts has 12 slots; name more hosts or slots, or fewer workers");
 }
 
+TEST(Hosts, OthersKnowThemWithoutTheUser) {
+  EXPECT_EQ(name_for_others({"anna@a.example", 1}), "a.example");
+  EXPECT_EQ(name_for_others({"10.0.0.3", 1}), "10.0.0.3");
+}
+
 TEST(Hosts, ThisMachineIsHere) {
   char own[256] = "";
   ASSERT_EQ(::gethostname(own, sizeof own - 1), 0);

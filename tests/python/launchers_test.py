@@ -9,11 +9,14 @@ All give the same. A launcher that is not here is named.
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import traceback
+from unittest import mock
 
+from starling import _launchers, _session
 from starling.runner.program import starling_program
 
 PROGRAM = """
@@ -68,7 +71,37 @@ def said_by(name, words, path):
     return said
 
 
+def first_host(**variables):
+    with mock.patch.dict(os.environ, variables, clear=True):
+        return _launchers.first_host()
+
+
+def check_who_is_first():
+    step = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "n[03-04]"}
+    assert first_host() == "127.0.0.1"
+    assert first_host(**step) == "n03"
+    assert first_host(**step, MASTER_ADDR="n03-ib") == "n03-ib"
+    assert first_host(MASTER_ADDR="a", WORLD_SIZE="4", LOCAL_WORLD_SIZE="2") == "a"
+    assert first_host(MASTER_ADDR="a", WORLD_SIZE="4", LOCAL_WORLD_SIZE="4") == "127.0.0.1"
+    # In a lab workers of one machine are on hosts of their own.
+    lab = {"STARLING_RENDEZVOUS": "[fd00::1]:29400", "MASTER_ADDR": "a", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"}
+    assert first_host(**lab) == "fd00::1"
+
+
+def check_who_knows_itself_by_a_loopback_address_is_called_by_another():
+    real = socket.getaddrinfo
+    with mock.patch("socket.getaddrinfo", lambda host, *rest, **more: real(
+            {"node1": "127.0.1.1"}.get(host, host), *rest, **more)):
+        outward = _session._outward_address()
+        assert not outward.startswith("127."), outward
+        assert _session.address_towards("node1") == (outward or "127.0.0.1")
+    assert _session.address_towards("127.0.0.1") == "127.0.0.1"
+    assert _session.address_towards("localhost") in ("127.0.0.1", "::1")
+
+
 def main():
+    check_who_is_first()
+    check_who_knows_itself_by_a_loopback_address_is_called_by_another()
     for program in (PROGRAM, WITHOUT_TORCH):
         found = {}
         with tempfile.TemporaryDirectory() as folder:

@@ -183,6 +183,25 @@ def check_run_by_a_script_that_names_hosts():
     assert found == [(0, 2), (1, 2)], found
 
 
+def check_machines_may_have_unlike_numbers_of_ranks():
+    from starling.runner.program import starling_program
+
+    with tempfile.TemporaryDirectory() as folder:
+        rsh = os.path.join(folder, "rsh")  # which stays on this machine
+        with open(rsh, "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\nexec sh -c "$2"\n')
+        os.chmod(rsh, 0o700)
+        path = script(folder, """
+            hvd.init()
+            print("I AM", hvd.rank(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size())
+        """)
+        ended = subprocess.run([starling_program(), "launch", "--hosts", "127.0.0.2:1,127.0.0.3:2", "--rsh", rsh, "--",
+                                sys.executable, path], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               timeout=120)
+    said = sorted(line.split("I AM ")[1] for line in ended.stdout.splitlines() if "I AM" in line)
+    assert said == ["0 0 1 0 2", "1 0 2 1 2", "2 1 2 0 1"], ended
+
+
 def check_nobody_else_can_read_where_ranks_of_mpirun_meet():
     from starling.common import world
 

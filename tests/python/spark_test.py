@@ -17,6 +17,7 @@ import time
 import traceback
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 SKIPPED = 77
 OWN_PYTHON = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "starling/spark/bin/python"
@@ -43,14 +44,16 @@ import numpy as np
 import torch
 from pyspark import TaskContext, cloudpickle
 from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 import starling.spark
 from starling.runner.program import starling_program
 from starling.spark import job, submit
 from starling.spark.meeting import Meeting, Visit
-from starling.spark.place import Place, by_rank, rendezvous
-from starling.spark.samples import Samples, spool
+from starling.spark.place import Place, by_rank, here, rendezvous
+from starling.spark.samples import Samples, spool, wrong_with
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -144,6 +147,9 @@ def check_places_are_in_the_order_of_hosts():
     assert rendezvous([places[0], places[2]]) == "127.0.0.1:1"
     assert rendezvous([Place(0, "a", "fd00::1", 1), places[1]]) == "[fd00::1]:1"
     assert Place.of(places[1].text()) == places[1]
+    found = here(0, "nowhere.invalid", "lo")
+    assert found.address == "127.0.0.1" and here(0, "", "127.0.0.0/8").address == "127.0.0.1", found
+    assert "is not on the network eth77, it has lo 127.0.0.1" in error_of(lambda: here(0, "", "eth77"), ValueError)
 
 
 def check_samples_come_back_from_disk_in_batches():
@@ -195,6 +201,80 @@ def check_a_meeting_seats_all_and_lets_one_in_again():
         assert said["error"].startswith("of 2 workers 1 came within 1 s"), said
 
 
+def check_a_task_that_is_back_is_not_sent_to_its_own_old_door():
+    secret = "0123456789abcdef"
+    with Meeting(2, secret, 5) as meeting:
+        visits = [Visit("127.0.0.1", meeting.port, secret, 5) for _ in range(3)]
+        for task, visit in enumerate(visits[:2]):
+            visit._connection.send_bytes(Place(task, "a", "127.0.0.1", 10 + task).text().encode())
+        for task, visit in enumerate(visits[:2]):
+            assert json.loads(visit._connection.recv_bytes())["rank"] == task
+            visit.tell(door=f"127.0.0.1:{20 + task}")
+        await_that(lambda: all(meeting._doors.values()))
+        # Its machine is lost, of which nobody has heard.
+        assert visits[2].seat(Place(0, "b", "127.0.0.1", 12)) == {"rank": 0, "doors": ["127.0.0.1:21"]}
+        visits[2].tell(door="127.0.0.1:30")
+        await_that(lambda: meeting._doors[0] == "127.0.0.1:30")
+        visits[0].close()
+        time.sleep(0.3)
+        assert meeting._doors == {0: "127.0.0.1:30", 1: "127.0.0.1:21"}
+
+
+class Context:
+    """Of a SparkContext what is asked before there is a slot."""
+
+    master = "yarn"
+
+    def __init__(self, **settings):
+        self.settings = settings
+
+    def getConf(self):
+        return {"spark." + name: value for name, value in self.settings.items()}
+
+
+def check_dynamic_allocation_is_refused():
+    context = Context(**{"dynamicAllocation.enabled": "true"})
+    assert "spark.dynamicAllocation.enabled=false" in error_of(lambda: job.wait_for_slots(context, 2, 1))
+    job.wait_for_slots(context, 2, 1, elastic=True)  # whose tasks are ordinary ones, and bring their executors
+
+
+def check_a_worker_is_no_task_of_slurms_if_its_executor_is():
+    said = {"SLURM_STEP_ID": "0", "OMPI_COMM_WORLD_RANK": "1", "STARLING_RANK": "2", "HOME": "/home/a"}
+    with mock.patch.dict(os.environ, said, clear=True), mock.patch.object(job, "scratch", lambda: "/scratch"):
+        found = job._environment(job.Order(["launch"], environment={"SAID": "so"}))
+    assert set(found) == {"HOME", "SAID", "PATH", "PYTHONPATH"}, found
+
+
+def check_what_spark_says_is_said_in_a_line():
+    said = ("An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+            ": org.apache.spark.SparkException: Job aborted due to stage failure: no space\n\tat org.apache")
+    assert str(job.explain(RuntimeError(said))) == "Spark's job failed: Job aborted due to stage failure: no space"
+    assert str(job.explain(RuntimeError("a\nb"))) == "Spark's job failed: a"
+
+
+def check_shares_that_cannot_be_trained_on():
+    share = {"rows": 4, "features": 2, "labels": 1, "wrong": ""}
+    assert wrong_with([share, share]) == ""
+    assert wrong_with([share, {**share, "rows": 0, "features": 0}]) == (
+        "of 4 rows none came to rank 1 of 2: ask for fewer workers")
+    assert wrong_with([share, {**share, "features": 3}]) == "rows differ: 2 features in one, 3 in another"
+    assert wrong_with([{**share, "rows": 0}, {**share, "rows": 0, "wrong": "column 'x'"}]) == "column 'x'"
+
+
+def check_predictions_are_made_of_a_few_rows_at_a_time():
+    from starling.spark import estimator
+
+    sizes = []
+
+    class Noting(torch.nn.Module):
+        def forward(self, x):
+            sizes.append(len(x))
+            return x.sum(1)
+
+    found = estimator._predicted(Noting(), lambda y: y.squeeze(), torch.arange(514.0).view(257, 2))
+    assert sizes == [256, 1] and found.tolist() == [4.0 * i + 1 for i in range(257)], sizes
+
+
 def check_what_stands_behind_the_dashes():
     for words, wrong in ((["bench"], "train"), (["launch"], "second --"), (["train", "--machines=2"], "--machines")):
         assert wrong in error_of(lambda: submit.order_of(words))
@@ -207,6 +287,11 @@ def check_what_stands_behind_the_dashes():
     guest = replace(seat, doors=["10.0.0.1:7"])
     assert job.words_of(submit.order_of(["train", "--elastic", "--data-folder", "d"]), guest) == [
         "join", "10.0.0.1:7", "--workers", "1", "--data-folder", "d"]
+    order = submit.order_of(["train", "--elastic", "--run=r", "--interface=eth1", "--certificates", "a,b,c"])
+    assert job.words_of(order, guest) == [
+        "join", "10.0.0.1:7", "--workers", "1", "--interface", "eth1", "--certificates", "a,b,c"]
+    assert order.network == "eth1" and submit.order_of(["train", "--system", "easgd"]).network == ""
+    assert job.words_of(order, seat)[:4] == ["train", "--elastic", "--run", "r-machine-2"]
     assert order.secret not in repr(order)
 
 
@@ -335,9 +420,13 @@ def check_an_estimator_refuses_what_it_cannot_learn(spark):
         lambda: estimator(feature_cols=["z"]).fit(df), bad)
     text = spark.createDataFrame([("a", 1)], "x string, side int")
     assert "'x' is of string" in error_of(lambda: estimator(feature_cols=["x"]).fit(text), bad)
-    assert "fewer rows than workers" in error_of(lambda: estimator().fit(df.limit(1)))
+    few = error_of(lambda: estimator().fit(df.limit(1)))
+    assert few.startswith("of 1 rows none came to rank") and "fewer workers" in few, few
     nulls = spark.createDataFrame([(None, 1)] * 9, "x float, side int")
     assert "'x' has rows without a value" in error_of(lambda: estimator(feature_cols=["x"]).fit(nulls))
+    vectors = spark.createDataFrame([(None, 1)] * 9, StructType([StructField("x", VectorUDT()),
+                                                                 StructField("side", IntegerType())]))
+    assert "'x' has rows without a value" in error_of(lambda: estimator(feature_cols=["x"]).fit(vectors))
 
 
 def check_a_killed_executor_begins_the_stage_anew(spark):

@@ -389,8 +389,7 @@ def _join_by_store(found) -> _core.Core:
     store, rank, size = found
     listen_fd = -1
     if rank == 0:
-        address = _session.address_towards(os.environ.get("MASTER_ADDR", "127.0.0.1"))
-        listen_fd, place = _listen_at(address)
+        listen_fd, place = _listen_at(_session.address_towards(_launchers.first_host()))
         store.set("starling/hvd", json.dumps([place, secrets.token_hex(16)]))
     place, said = json.loads(store.get("starling/hvd"))
     _stores.append(store)  # rank 0 may be the one who serves it
@@ -407,15 +406,13 @@ def _learn_of_others(joined: World) -> None:
     global _next_door, _last_rank_and_size
     listen_fd, place, secret = -1, "", ""
     if joined.rank == 0 and joined.size > 1 and _elastic is None:
-        rendezvous = os.environ.get("STARLING_RENDEZVOUS", "")
-        host = rendezvous.rsplit(":", 1)[0].strip("[]") or os.environ.get("MASTER_ADDR", "")
-        listen_fd, place = _listen_at(_session.address_towards(host or "127.0.0.1"))
+        listen_fd, place = _listen_at(_session.address_towards(_launchers.first_host()))
         secret = secrets.token_hex(16)
     machine = socket.gethostname()
     if _elastic is not None:  # ranks move up, and say nothing of where they are
         machine = os.environ.get("HOROVOD_HOSTNAME"), os.environ.get("HOROVOD_CROSS_RANK")
-    elif "STARLING_LOCAL_SIZE" in os.environ:
-        machine = joined.rank // int(os.environ["STARLING_LOCAL_SIZE"])
+    elif "STARLING_SIZE" in os.environ:  # machines may have unlike numbers of workers
+        machine = os.environ.get("HOROVOD_CROSS_RANK", machine)
     everybody = joined.gather({"machine": machine, "door": (place, secret)})
     if _elastic is None:
         place, secret = everybody[0]["door"]

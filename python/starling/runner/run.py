@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from typing import Any, Callable, Mapping, Optional, Sequence
 
+from .. import _launchers
 from . import functions
 from .elastic import elastic_words
 from .hosts import host_flags
@@ -82,7 +83,7 @@ def run(
             sys.modules["starling"].__file__)))
         environment["PYTHONPATH"] = os.pathsep.join(
             [package] + [p for p in [environment.get("PYTHONPATH")] if p])
-        for name in ("RANK", "WORLD_SIZE", "SLURM_STEP_ID"):
+        for name in _launchers.OF_A_JOB:
             environment.pop(name, None)  # of a job that we may be in ourselves, as those below
         for name in [n for n in environment if n.startswith(("STARLING_", "HOROVOD_"))]:
             if name not in ("STARLING_PROGRAM", "STARLING_LOG"):

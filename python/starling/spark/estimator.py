@@ -22,9 +22,10 @@ from .checkpoint import Checkpoint
 from .flags import flags_of
 from .place import rendezvous
 from .run import results, work
-from .samples import BadColumn, Samples, columns_of, label_type, matrix, spool
+from .samples import BadColumn, Samples, columns_of, label_type, matrix, spool, wrong_with
 
 _FOLDER = "STARLING_SPARK_SAMPLES"  # where a worker's samples are
+_ROWS_AT_ONCE = 256  # of the 10,000 that Spark hands over: of all, a layer's values may not fit in memory
 
 
 class TorchEstimator(Estimator):
@@ -38,7 +39,8 @@ class TorchEstimator(Estimator):
     input_shape      of a row's features, e.g. (1, 28, 28); by default as many numbers as there are
     output_col       what transform() adds
     predict          what it takes of the model's output: lambda y: y.argmax(1)
-    checkpoint       a folder that all executors see: a stage that Spark starts again goes on there
+    checkpoint       a folder that all executors see: a stage that Spark starts again goes on there, and so
+                     does another fit(), which wants a folder of its own if its data is another
     everything else  a flag of `starling launch`, with _ for -
 
     Rows go from partitions to workers by Spark's shuffle, and onto the executor's disk in chunks: neither the
@@ -161,9 +163,8 @@ def _tensor(rows: np.ndarray, shape: Optional[Sequence[int]]) -> torch.Tensor:
 
 @torch.no_grad()
 def _predicted(model: torch.nn.Module, choose: Optional[Callable], x: torch.Tensor) -> np.ndarray:
-    y = model(x)
-    y = choose(y) if choose is not None else y
-    y = y.reshape(len(x), -1)
+    choose = choose or (lambda y: y)
+    y = torch.cat([choose(model(part)).reshape(len(part), -1) for part in x.split(_ROWS_AT_ONCE)])
     y = y[:, 0] if y.shape[1] == 1 else y
     return (y.float() if y.is_floating_point() else y.long()).numpy()
 
@@ -187,14 +188,11 @@ def _task(batches: Iterator[pa.RecordBatch], order: job.Order, call: bytes, feat
         wrong = ""
         try:
             facts: dict[str, Any] = spool(batches, folder, features, labels, labels_type)
-            if facts["rows"] == 0:
-                wrong = "there are fewer rows than workers: ask for fewer workers"
         except BadColumn as error:  # to be said by all, and not tried again
             facts, wrong = {"rows": 0, "features": 0, "labels": 0}, str(error)
         ranks = job.gather(order, wrong=wrong, **facts)
         seat = job.Seat(job.rank_among(ranks), len(ranks), rendezvous(ranks))
-        wrong = next((each.facts["wrong"] for each in ranks if each.facts["wrong"]), "")
-        if wrong:
+        if wrong := wrong_with([each.facts for each in ranks]):
             return job.End(seat.rank, 1, wrong), None
         most = max(each.facts["rows"] for each in ranks)
         with open(os.path.join(folder, "facts"), "w", encoding="utf-8") as file:

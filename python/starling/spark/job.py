@@ -38,11 +38,13 @@ from typing import IO, Any, Callable, Mapping, Optional, Sequence
 from pyspark import RDD, BarrierTaskContext, SparkContext, SparkFiles, TaskContext
 from pyspark.sql import SparkSession
 
+from .. import _launchers
 from ..runner.program import starling_program
 from .meeting import Meeting, Visit
 from .place import Place, by_rank, here, rendezvous
 
 _KEPT_LINES = 400  # of what a task's worker prints, for the driver
+_OF_A_MACHINE = ("--data-folder", "--timeout", "--stall", "--tls", "--certificates", "--interface")
 
 
 class JobFailed(RuntimeError):
@@ -76,6 +78,11 @@ class Order:
     @property
     def elastic(self) -> bool:
         return "--elastic" in self.words
+
+    @property
+    def network(self) -> str:
+        """By which workers are to reach each other (--interface), or nothing."""
+        return next(iter(_kept(_apart(self.words), "--interface")[1:]), "")
 
     def to_run(self, program: Sequence[str]) -> "Order":
         return replace(self, program=program)
@@ -123,8 +130,13 @@ def check_java() -> None:
         raise JobFailed(f"Spark needs Java, and there is none {place}: run `scripts/setup spark`")
 
 
-def wait_for_slots(context: SparkContext, wanted: int, seconds: float) -> None:
+def wait_for_slots(context: SparkContext, wanted: int, seconds: float, elastic: bool = False) -> None:
     """Until so many tasks can run at the same time; executors take a moment to come."""
+    if _asks_for_executors_itself(context):
+        if elastic:  # and for none before there are tasks
+            return
+        raise JobFailed("Spark has no barrier stages with dynamic allocation: give "
+                        "--conf spark.dynamicAllocation.enabled=false, and as many executors as workers need")
     core = context._jsc.sc()
     profile = core.resourceProfileManager().defaultResourceProfile()
     deadline = time.monotonic() + seconds
@@ -134,6 +146,11 @@ def wait_for_slots(context: SparkContext, wanted: int, seconds: float) -> None:
             raise JobFailed(f"{wanted} workers need as many slots, and Spark has {slots} after "
                             f"{seconds:g} s: start more executors or cores{fewer}")
         time.sleep(0.2)
+
+
+def _asks_for_executors_itself(context: SparkContext) -> bool:
+    dynamic = context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+    return dynamic and not re.match(r"local($|\[)", context.master)
 
 
 def driver_host(context: SparkContext) -> str:
@@ -160,7 +177,7 @@ def take_seat(order: Order, size: int) -> Seat:
         ranks = gather(order)
         return Seat(rank_among(ranks), size, rendezvous(ranks))
     visit = Visit(order.driver, order.meeting, order.secret, order.seconds)
-    said = visit.seat(here(TaskContext.get().partitionId(), order.driver))
+    said = visit.seat(here(TaskContext.get().partitionId(), order.driver, order.network))
     if "error" in said:
         raise JobFailed(said["error"])
     if said.get("over"):
@@ -171,7 +188,7 @@ def take_seat(order: Order, size: int) -> Seat:
 def gather(order: Order, **facts: Any) -> list[Place]:
     """All tasks of a barrier stage, by rank."""
     context = BarrierTaskContext.get()
-    own = here(context.partitionId(), order.driver, **facts)
+    own = here(context.partitionId(), order.driver, order.network, **facts)
     return by_rank([Place.of(text) for text in context.allGather(own.text())])
 
 
@@ -200,9 +217,9 @@ def work(order: Order, seat: Seat) -> End:
 
 def words_of(order: Order, seat: Seat) -> list[str]:
     """What `starling` is told in this task."""
-    words = [*order.words]
+    words = _apart(order.words)
     if seat.doors:  # the job tells its settings itself, but not where things are on this machine
-        return ["join", seat.doors[0], "--workers", "1", *_kept(words, "--data-folder", "--timeout", "--tls")]
+        return ["join", seat.doors[0], "--workers", "1", *_kept(words, *_OF_A_MACHINE)]
     words += ["--workers", "1" if words[0] == "launch" else str(seat.size)]
     if "--run" in words:
         at = words.index("--run") + 1
@@ -211,6 +228,15 @@ def words_of(order: Order, seat: Seat) -> list[str]:
         words += ["--machines", str(seat.size), "--machine", str(seat.rank),
                   "--rendezvous", seat.rendezvous]
     return words
+
+
+def _apart(words: Sequence[str]) -> list[str]:
+    """--run=folder as --run folder, of what is looked for here."""
+    parts: list[str] = []
+    for word in words:
+        name, _, value = word.partition("=")
+        parts += [name, value] if value and name in ("--run", *_OF_A_MACHINE) else [word]
+    return parts
 
 
 def _kept(words: Sequence[str], *names: str) -> list[str]:
@@ -269,12 +295,14 @@ def explain(error: BaseException) -> JobFailed:
     raised = re.findall(r"^(\w[\w.]*(?:Error|Exception|Failed)): (.*)$", text, re.MULTILINE)
     if raised:
         return JobFailed(f"a task of Spark's failed: {raised[-1][0].split('.')[-1]}: {raised[-1][1]}")
-    return JobFailed(f"Spark's job failed: {text.strip().splitlines()[0]}")
+    in_java = re.findall(r"^: [\w.$]+: (.*)$", text, re.MULTILINE)  # py4j's own line says only what was called
+    return JobFailed(f"Spark's job failed: {[*in_java, *text.strip().splitlines()][0]}")
 
 
 def _environment(order: Order) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("STARLING_", "HOROVOD_"))
+                   and name not in _launchers.OF_A_JOB  # executors may be tasks of Slurm's
                    or name in ("STARLING_PROGRAM", "STARLING_LOG", "STARLING_INTERFACE")}
     package = os.path.dirname(os.path.dirname(os.path.abspath(sys.modules["starling"].__file__)))
     environment["PYTHONPATH"] = os.pathsep.join(

@@ -22,6 +22,8 @@ from typing import Any
 from .place import Place, by_rank, rendezvous
 
 _HANDSHAKE_SECONDS = 10.0
+# A machine that has lost its power says no goodbye; Spark takes a minute or two to start its tasks again.
+_SILENCE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 _MOST_BYTES = 1 << 16  # of a message
 
 
@@ -35,6 +37,7 @@ class Meeting:
         self._ranks: dict[int, int] = {}  # by task; none until all have come
         self._rendezvous = ""
         self._doors: dict[int, str] = {}  # of those who are there, by task
+        self._visits: dict[int, Connection] = {}  # the newest of each task
         self._ended_well = False
         meeting = self
 
@@ -61,9 +64,16 @@ class Meeting:
         self._server.server_close()
 
     def _serve(self, request: socket.socket) -> None:
+        request.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, number in _SILENCE.items():
+            request.setsockopt(socket.IPPROTO_TCP, option, number)
         with Connection(os.dup(request.fileno())) as connection:
             _prove(connection, self._secret, listens=True)
             place = Place.of(connection.recv_bytes(_MOST_BYTES).decode())
+            with self._changed:
+                self._visits[place.task] = connection
+                self._doors.pop(place.task, None)  # of its life before, should nobody have heard its end
+                self._changed.notify_all()
             try:
                 _send(connection, self._seat(place))
                 while True:
@@ -72,7 +82,8 @@ class Meeting:
                 pass
             finally:
                 with self._changed:
-                    self._doors.pop(place.task, None)
+                    if self._visits[place.task] is connection:
+                        self._doors.pop(place.task, None)
                     self._changed.notify_all()
 
     def _hear(self, task: int, said: dict[str, Any]) -> None:

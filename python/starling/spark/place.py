@@ -28,9 +28,9 @@ class Place:
         return Place(**json.loads(text))
 
 
-def here(task: int, driver: str, **facts: Any) -> Place:
-    """Of this process, on the network card that leads to the driver."""
-    address = _session.address_towards(driver)
+def here(task: int, driver: str, network: str = "", **facts: Any) -> Place:
+    """Of this process, on that network, or on the card that leads to the driver."""
+    address = _session.address_on(network) if network else _session.address_towards(driver)
     return Place(task, _session.here(), address, _free_port(address), facts)
 
 

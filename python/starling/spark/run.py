@@ -38,9 +38,9 @@ def run(
         raise ValueError(f"a function cannot be run by {num_proc} workers")
     words = ["launch", *flags_of({**({"system": system} if system else {}), **settings})]
     context = job.session(spark).sparkContext
-    job.wait_for_slots(context, num_proc, start_timeout)
     order = job.Order(words=words, environment=dict(env or {}), driver=job.driver_host(context),
                       seconds=start_timeout)
+    job.wait_for_slots(context, num_proc, start_timeout, order.elastic)
     call = cloudpickle.dumps((train_fn, tuple(args), dict(kwargs or {})))
 
     def task(told: job.Order) -> bytes:

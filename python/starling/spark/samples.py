@@ -8,7 +8,7 @@ hold its share in memory.
 from __future__ import annotations
 
 import os
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as sql
-from pyspark.sql.functions import col
+from pyspark.sql.functions import col, when
 
 
 class BadColumn(ValueError):
@@ -42,7 +42,9 @@ def _field(df: DataFrame, name: str) -> sql.StructField:
 def _as_numbers(df: DataFrame, name: str) -> Column:
     kind = _field(df, name).dataType
     if isinstance(kind, VectorUDT):
-        return vector_to_array(col(f"`{name}`"), "float32").alias(name)
+        # Of one that is not there it would end in a trace of Spark's own.
+        vector = col(f"`{name}`")
+        return when(vector.isNotNull(), vector_to_array(vector, "float32")).alias(name)
     item = kind.elementType if isinstance(kind, sql.ArrayType) else kind
     if isinstance(item, sql.DecimalType):
         return col(f"`{name}`").cast("array<double>" if item is not kind else "double").alias(name)
@@ -93,6 +95,21 @@ def spool(batches: Iterable[pa.RecordBatch], folder: str, features: Sequence[str
         for file in files:
             file.close()
     return {"rows": rows, "features": widths[0], "labels": widths[1]}
+
+
+def wrong_with(facts: Sequence[Mapping[str, Any]]) -> str:
+    """Why workers with those shares cannot train, in one line; nothing if they can."""
+    for each in facts:
+        if each["wrong"]:
+            return each["wrong"]
+    rows = [each["rows"] for each in facts]
+    if min(rows) == 0:
+        return f"of {sum(rows)} rows none came to rank {rows.index(0)} of {len(rows)}: ask for fewer workers"
+    for name in ("features", "labels"):
+        widths = sorted({each[name] for each in facts})
+        if len(widths) > 1:
+            return f"rows differ: {widths[0]} {name} in one, {widths[-1]} in another"
+    return ""
 
 
 class Samples:

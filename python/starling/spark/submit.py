@@ -65,9 +65,9 @@ def drive() -> None:
     context = spark.sparkContext
     workers = int(context.getConf().get(_WORKERS))
     seconds = float(context.getConf().get(_TIMEOUT, "60"))
-    job.wait_for_slots(context, workers, seconds)
     order = order_of(shlex.split(context.getConf().get(_COMMAND)), driver=job.driver_host(context),
                      seconds=seconds)
+    job.wait_for_slots(context, workers, seconds, order.elastic)
 
     def task(told: job.Order) -> job.End:
         try:
