@@ -21,6 +21,7 @@ import starling
 import starling.torch as hvd
 from starling.common import elastic, util, world
 from starling.runner.common.util.env import get_env_rank_and_size
+from starling.runner.util.threads import in_thread
 from starling.torch.elastic.state import StateHandler, get_handler_registry, set_handler_registry
 
 from horovod_test import equal, raises
@@ -247,6 +248,16 @@ def check_what_the_launcher_has_said():
             get_env_rank_and_size()
         os.environ["OMPI_COMM_WORLD_SIZE"] = "4"
         assert get_env_rank_and_size() == (3, 4)
+
+
+def check_functions_in_threads_of_their_own():
+    seen = []
+    in_thread(seen.append, (RANK,), name="seer").join()
+    in_thread(lambda: seen.append(1 / 0), silent=True).join()
+    assert seen == [RANK]
+    assert in_thread(seen.clear, daemon=False).daemon is False
+    with raises(ValueError, "(x,)"):
+        in_thread(seen.append, 3)
 
 
 def check_communicators_are_refused():
