@@ -327,6 +327,8 @@ def _launched() -> _core.Core:
 
 
 def _join_the_next() -> _core.Core:
+    # Perhaps while we waited for the others, to whom we had said that we stay.
+    _tell_if_asked_to_leave()
     with internal_errors():
         if _elastic.next_generation():
             return _elastic
@@ -342,9 +344,13 @@ def wants_change() -> bool:
     """Whether this rank knows of somebody who waits to be let in, or to go."""
     if _elastic is None:
         return False
+    _tell_if_asked_to_leave()
+    return _elastic.wants_change()
+
+
+def _tell_if_asked_to_leave() -> None:
     if _session.asked_to_leave():
         _elastic.leave()
-    return _elastic.wants_change()
 
 
 def others_come_or_go(told: bool = False) -> bool:
