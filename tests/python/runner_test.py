@@ -180,7 +180,11 @@ def check_run_by_a_script_that_names_hosts():
         os.chmod(hosts, 0o700)
         found = starling.run(place, num_proc=2, min_num_proc=2, max_num_proc=2,
                              host_discovery_script=hosts)
-    assert found == [(0, 2), (1, 2)], found
+        assert found == [(0, 2), (1, 2)], found
+        # What else there is room for runs too, and its results are there.
+        for most in (2, 3, None):
+            found = starling.run(place, num_proc=1, max_num_proc=most, host_discovery_script=hosts)
+            assert found == [(0, 2), (1, 2)], (most, found)
 
 
 def check_nobody_else_can_read_where_ranks_of_mpirun_meet():
