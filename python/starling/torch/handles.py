@@ -46,7 +46,7 @@ class Handle:
                     meeting.exchanges.run_again(self.exchanges, self.addresses)
         except HorovodInternalError as error:
             _world.given_up.append(self)
-            if "before its deadline" in str(error) and "has not asked" not in str(error):
+            if "did not finish before its deadline" in str(error):
                 raise HorovodInternalError(
                     f"{self.names}: rank 0 of the process set, which coordinates, has not answered; "
                     f"it has asked for nothing meanwhile, or is stopped"
