@@ -58,6 +58,32 @@ def check_process_sets_that_cannot_be_leave_no_job_behind():
     hvd.init()
 
 
+def check_numbers_of_process_sets_are_had_again():
+    if SIZE == 1:
+        return
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")
+    first, others = hvd.add_process_set([0]), hvd.add_process_set(range(1, SIZE))
+    assert (first.process_set_id, others.process_set_id) == (1, 2)
+    same = hvd.ProcessSet([0])
+    hvd.init(process_sets=[same])
+    assert same.process_set_id == 1
+    for _ in range(20):  # nobody may mistake what is said in one for what was said in the last
+        assert hvd.remove_process_set(first)
+        assert first.process_set_id is None and same.process_set_id is None
+        first = hvd.add_process_set([SIZE - 1] if first.ranks == [0] and SIZE > 2 else [0])
+        assert first.process_set_id == 1
+        if first.included():
+            hvd.barrier(first)
+        if others.included():
+            equal(hvd.allreduce(torch.ones(2), op=hvd.Sum, process_set=others),
+                  torch.full((2,), SIZE - 1.0))
+    assert str(others) == f"ProcessSet(process_set_id=2, ranks={list(range(1, SIZE))}, mpi_comm=None)"
+    hvd.shutdown()
+    assert others.process_set_id is None
+    hvd.init()
+
+
 def check_handles_outlive_another_init():
     x = torch.ones(50_000)
     handle = hvd.allreduce_async(x, op=hvd.Sum)
