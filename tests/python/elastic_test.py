@@ -223,6 +223,38 @@ def check_those_who_are_left_go_on():
         assert "was killed by signal 9" in printed, printed
 
 
+# Rank 1 is asked to leave while it waits for rank 0, to which it has said that it stays.
+ASKED_WHILE_WAITING = COMMON + r"""
+import signal
+import starling.torch as hvd
+
+hvd.init()
+
+@hvd.elastic.run
+def train(state):
+    state.sizes = state.sizes + [hvd.size()]
+    if len(state.sizes) == 1:
+        pids = hvd.allgather_object(os.getpid())
+        if hvd.rank() == 0:
+            time.sleep(2)
+            os.kill(pids[1], signal.SIGTERM)
+            time.sleep(1)
+            state.on_hosts_updated(time.time(), 2)
+    state.commit()
+    state.commit()
+    tell(event="end", sizes=state.sizes)
+
+train(hvd.elastic.ObjectState(sizes=[]))
+"""
+
+
+def check_who_is_asked_to_leave_while_it_waits_goes_with_the_next_change():
+    with job(launch("-n", "3", "--elastic"), program=ASKED_WHILE_WAITING) as training:
+        status, printed = training.end()
+        assert status == 0, printed
+        assert [each["sizes"] for each in training.told()] == [[3, 2]] * 2, training.told()
+
+
 def check_hosts_come_and_go():
     words = starlingrun("-np", "2", "--min-num-proc", "1", "--max-num-proc", "4",
                         "--host-discovery-script", "HOSTS")

@@ -21,6 +21,7 @@ import starling
 import starling.torch as hvd
 from starling.common import elastic, util, world
 from starling.runner.common.util.env import get_env_rank_and_size
+from starling.runner.util.threads import in_thread
 from starling.torch.elastic.state import StateHandler, get_handler_registry, set_handler_registry
 
 from horovod_test import equal, raises
@@ -54,6 +55,32 @@ def check_process_sets_that_cannot_be_leave_no_job_behind():
         hvd.init(process_sets=[hvd.ProcessSet([0]), hvd.ProcessSet([0])])
     assert hvd.is_initialized()
     hvd.shutdown()
+    hvd.init()
+
+
+def check_numbers_of_process_sets_are_had_again():
+    if SIZE == 1:
+        return
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")
+    first, others = hvd.add_process_set([0]), hvd.add_process_set(range(1, SIZE))
+    assert (first.process_set_id, others.process_set_id) == (1, 2)
+    same = hvd.ProcessSet([0])
+    hvd.init(process_sets=[same])
+    assert same.process_set_id == 1
+    for _ in range(20):  # nobody may mistake what is said in one for what was said in the last
+        assert hvd.remove_process_set(first)
+        assert first.process_set_id is None and same.process_set_id is None
+        first = hvd.add_process_set([SIZE - 1] if first.ranks == [0] and SIZE > 2 else [0])
+        assert first.process_set_id == 1
+        if first.included():
+            hvd.barrier(first)
+        if others.included():
+            equal(hvd.allreduce(torch.ones(2), op=hvd.Sum, process_set=others),
+                  torch.full((2,), SIZE - 1.0))
+    assert str(others) == f"ProcessSet(process_set_id=2, ranks={list(range(1, SIZE))}, mpi_comm=None)"
+    hvd.shutdown()
+    assert others.process_set_id is None
     hvd.init()
 
 
@@ -247,6 +274,16 @@ def check_what_the_launcher_has_said():
             get_env_rank_and_size()
         os.environ["OMPI_COMM_WORLD_SIZE"] = "4"
         assert get_env_rank_and_size() == (3, 4)
+
+
+def check_functions_in_threads_of_their_own():
+    seen = []
+    in_thread(seen.append, (RANK,), name="seer").join()
+    in_thread(lambda: seen.append(1 / 0), silent=True).join()
+    assert seen == [RANK]
+    assert in_thread(seen.clear, daemon=False).daemon is False
+    with raises(ValueError, "(x,)"):
+        in_thread(seen.append, 3)
 
 
 def check_communicators_are_refused():

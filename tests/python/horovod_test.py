@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 
@@ -406,6 +407,21 @@ def check_a_name_in_flight_is_refused():
     hvd.synchronize(first)
     hvd.synchronize(gathered)
     equal(hvd.allreduce(torch.ones(3), name="twice"), torch.ones(3))
+
+
+def check_a_name_is_refused_however_soon_its_exchange_is_over():
+    for begin in (hvd.allreduce_async, hvd.allgather_async, hvd.reducescatter_async,
+                  lambda x, name: hvd.broadcast_async(x, 0, name)):
+        for pause in (0, 0.1):  # a while in which it ends
+            handle = begin(torch.ones(3), name="again")
+            time.sleep(pause)
+            with raises(ValueError, "again"):
+                begin(torch.ones(3), name="again")
+            hvd.synchronize(handle)
+    handle = hvd.allreduce_async(torch.ones(3), name="again")
+    while not hvd.poll(handle):
+        pass
+    hvd.synchronize(hvd.allreduce_async(torch.ones(3), name="again"))  # it has been seen to be over
 
 
 def check_unsupported_tensors():

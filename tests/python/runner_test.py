@@ -180,7 +180,11 @@ def check_run_by_a_script_that_names_hosts():
         os.chmod(hosts, 0o700)
         found = starling.run(place, num_proc=2, min_num_proc=2, max_num_proc=2,
                              host_discovery_script=hosts)
-    assert found == [(0, 2), (1, 2)], found
+        assert found == [(0, 2), (1, 2)], found
+        # What else there is room for runs too, and its results are there.
+        for most in (2, 3, None):
+            found = starling.run(place, num_proc=1, max_num_proc=most, host_discovery_script=hosts)
+            assert found == [(0, 2), (1, 2)], (most, found)
 
 
 def check_machines_may_have_unlike_numbers_of_ranks():
@@ -256,20 +260,22 @@ def check_an_exception_on_one_rank_is_told_to_the_others():
 
 
 def check_who_never_asks_is_named():
-    with tempfile.TemporaryDirectory() as folder:
-        path = script(folder, """
-            hvd.init()
-            if hvd.rank() == 1:
-                hvd.allgather_async(torch.ones(1), name="something else")
-                time.sleep(8)
-                os._exit(0)
-            try:
-                hvd.allreduce(torch.ones(10), name="wanted")
-            except hvd.HorovodInternalError as error:
-                print("HEARD", "wanted" in str(error) and "rank 1 has not asked" in str(error), error)
-        """)
-        ended = starlingrun("-np", "3", "--stall-check-shutdown-time-seconds", "2", sys.executable, path)
-        assert ended.stdout.count("HEARD True") == 2, ended
+    for asks, said in (((0, 2), "rank 1 has not asked"), ((0,), "ranks 1, 2 have not asked")):
+        with tempfile.TemporaryDirectory() as folder:
+            path = script(folder, f"""
+                hvd.init()
+                if hvd.rank() not in {asks}:
+                    hvd.allgather_async(torch.ones(1), name="something else")
+                    time.sleep(8)
+                    os._exit(0)
+                try:
+                    hvd.allreduce(torch.ones(10), name="wanted")
+                except hvd.HorovodInternalError as error:
+                    print("HEARD", "wanted" in str(error) and {said!r} in str(error), error)
+            """)
+            ended = starlingrun("-np", "3", "--stall-check-shutdown-time-seconds", "2",
+                                sys.executable, path)
+            assert ended.stdout.count("HEARD True") == len(asks), ended
 
 
 def check_who_is_late_is_waited_for():

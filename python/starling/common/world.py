@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import hashlib
+import itertools
 import json
 import os
 import pickle
@@ -75,15 +76,15 @@ global_process_set.process_set_id = 0
 class Meeting:
     """The exchanges of a process set, and names for those that have none."""
 
-    def __init__(self, core: _core.Core, ranks: Sequence[int], set_id: int):
+    def __init__(self, core: _core.Core, ranks: Sequence[int], number: int):
         fused = int(os.environ.get("HOROVOD_FUSION_THRESHOLD") or _FUSED_BYTES)
-        number = _FIRST_NUMBER + set_id % (4096 - _FIRST_NUMBER)
+        group = _FIRST_NUMBER + number % (4096 - _FIRST_NUMBER)
         # Who is late is waited for, unless somebody says for how long; who is lost is noticed anyway.
         overdue = _seconds_of("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", _A_DAY)
         warning = _seconds_of("HOROVOD_STALL_CHECK_TIME_SECONDS", 60)
         if os.environ.get("HOROVOD_STALL_CHECK_DISABLE") == "1":
             overdue = warning = _A_DAY
-        self.exchanges = _core.NamedExchanges(core, list(ranks), number, fused, overdue, warning)
+        self.exchanges = _core.NamedExchanges(core, list(ranks), group, fused, overdue, warning)
         self._unnamed: dict[str, int] = {}
 
     def name(self, act: str, name: Optional[str]) -> str:
@@ -108,8 +109,9 @@ class World:
         self.local_size = self.cross_size = 1
         self.homogeneous = True
         self.sets: dict[int, ProcessSet] = {}
+        self.adopted: dict[int, list[ProcessSet]] = {}  # other objects for them
         self.meetings: dict[int, Meeting] = {}
-        self.next_set = 1
+        self.sets_opened = 0
         self.dynamic_sets = False
 
     def meeting(self, process_set: ProcessSet) -> Meeting:
@@ -130,13 +132,16 @@ class World:
 
     def open_set(self, process_set: ProcessSet) -> None:
         self.check_sets([process_set])
-        ranks = process_set.ranks
-        process_set.process_set_id = self.next_set
-        self.next_set += 1
-        self.sets[process_set.process_set_id] = process_set
-        self.meetings[process_set.process_set_id] = Meeting(
-            self.core, ranks, process_set.process_set_id
-        )
+        set_id = next(number for number in itertools.count(1) if number not in self.sets)
+        process_set.process_set_id = set_id
+        self.sets[set_id] = process_set
+        # Where a set that was removed has had this number, others may be closing its meeting yet.
+        self.sets_opened += 1
+        self.meetings[set_id] = Meeting(self.core, process_set.ranks, self.sets_opened)
+
+    def forget_set(self, set_id: int) -> None:
+        for each in [self.sets.pop(set_id), *self.adopted.pop(set_id, [])]:
+            each._invalidate()
 
     def adopt(self, process_sets: Sequence[ProcessSet]) -> None:
         """Other objects for sets that are open."""
@@ -147,6 +152,7 @@ class World:
                              "others take add_process_set()")
         for process_set, set_id in zip(process_sets, found):
             process_set.process_set_id = set_id
+            self.adopted.setdefault(set_id, []).append(process_set)
 
     def gather(self, thing, name: Optional[str] = None) -> list:
         """Everybody's, by rank."""
@@ -275,9 +281,8 @@ def shutdown(failed: bool = False) -> None:
     leaving, _world = _world, None
     if leaving is None:
         return
-    for set_id, process_set in leaving.sets.items():
-        if set_id != 0:
-            process_set.process_set_id = None
+    for set_id in [each for each in leaving.sets if each != 0]:
+        leaving.forget_set(set_id)
     leaving.close(failed)
 
 
@@ -327,6 +332,8 @@ def _launched() -> _core.Core:
 
 
 def _join_the_next() -> _core.Core:
+    # Perhaps while we waited for the others, to whom we had said that we stay.
+    _tell_if_asked_to_leave()
     with internal_errors():
         if _elastic.next_generation():
             return _elastic
@@ -342,9 +349,13 @@ def wants_change() -> bool:
     """Whether this rank knows of somebody who waits to be let in, or to go."""
     if _elastic is None:
         return False
+    _tell_if_asked_to_leave()
+    return _elastic.wants_change()
+
+
+def _tell_if_asked_to_leave() -> None:
     if _session.asked_to_leave():
         _elastic.leave()
-    return _elastic.wants_change()
 
 
 def others_come_or_go(told: bool = False) -> bool:
@@ -459,8 +470,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if set_id == 0 or set_id not in here.sets:
         return False
     here.meetings.pop(set_id).exchanges.close()
-    here.sets.pop(set_id)._invalidate()
-    process_set._invalidate()
+    here.forget_set(set_id)
     return True
 
 

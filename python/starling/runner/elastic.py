@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Optional, Sequence
 
 _RESTARTS = 100  # of processes that fail, where nobody says how often workers may come and go
+_MOST = 1024  # of processes on one machine
 
 
 def elastic_words(
@@ -17,11 +18,15 @@ def elastic_words(
     cooldown: Optional[Sequence[int]] = None,
 ) -> list[str]:
     """What `starling launch` is told of an elastic job; nothing if it is not one. Raises ValueError on
-    numbers that cannot be."""
+    numbers that cannot be.
+
+    A script has as many processes as it names slots, unless max_num_proc is less."""
     if min_num_proc is None and max_num_proc is None and script is None:
         return []
     least = num_proc if min_num_proc is None else min_num_proc
-    most = num_proc if max_num_proc is None else max_num_proc
+    most = max_num_proc
+    if most is None:
+        most = num_proc if script is None else _MOST
     if not 1 <= least <= num_proc <= most:
         raise ValueError(f"between {least} and {most} processes, and {num_proc} to begin with, "
                          "cannot be")

@@ -83,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     elastic.add_argument("--min-num-proc", "--min-np", type=int,
                          help="with fewer processes those who are left wait for others; -np unless given")
     elastic.add_argument("--max-num-proc", "--max-np", type=int,
-                         help="how many there may be; -np unless given")
+                         help="how many there may be; unless given, as many as a script names slots, or "
+                              "-np without one")
     elastic.add_argument("--host-discovery-script", metavar="PROGRAM",
                          help="prints which hosts there are now, host:slots a line; run every second")
     elastic.add_argument("--slots-per-host", "--slots", type=int,

@@ -91,11 +91,9 @@ def run(
                     del environment[name]
         status, said = _ended(command, environment, output_filename, num_proc)
         outcomes: dict[int, Any] = {}
-        for rank in range(num_proc):
-            place = os.path.join(folder, str(rank))
-            if os.path.exists(place):
-                with open(place, "rb") as file:
-                    outcomes[rank] = functions.loads(file.read())
+        for name in filter(str.isdigit, os.listdir(folder)):  # of an elastic job there may be more
+            with open(os.path.join(folder, name), "rb") as file:
+                outcomes[int(name)] = functions.loads(file.read())
     if verbose or status == 0:
         sys.stderr.write(said)
     if elastic and status == 0:  # whoever was lost, the others went on

@@ -35,6 +35,7 @@ class Handle:
 
     def wait(self, meeting: Optional[_world.Meeting] = None):
         """Waits for what was begun; or, for the exchanges of that meeting, begins and waits."""
+        _asked_lately.clear()
         try:
             with internal_errors():
                 if self.work is not None:
@@ -45,7 +46,7 @@ class Handle:
                     meeting.exchanges.run_again(self.exchanges, self.addresses)
         except HorovodInternalError as error:
             _world.given_up.append(self)
-            if "before its deadline" in str(error) and "has not asked" not in str(error):
+            if "did not finish before its deadline" in str(error):
                 raise HorovodInternalError(
                     f"{self.names}: rank 0 of the process set, which coordinates, has not answered; "
                     f"it has asked for nothing meanwhile, or is stopped"
@@ -61,11 +62,15 @@ class Handle:
 
 _handles: dict[int, Handle] = {}
 _numbers = itertools.count()
+# What was asked for since this program has last waited or polled. Of these, one may have ended already
+# and the next not: so that no program is refused now and then only, all of them count as in flight.
+_asked_lately: set[tuple] = set()
 
 
 def forget_all() -> None:
     """Once the job is left, and nothing is under way any more."""
     _handles.clear()
+    _asked_lately.clear()
     _world.given_up.clear()
 
 
@@ -79,6 +84,7 @@ def poll(handle: int) -> bool:
     """Whether synchronize() of this handle would return at once."""
     if handle not in _handles:
         raise ValueError(f"there is no handle {handle}")
+    _asked_lately.clear()
     return _handles[handle].work.done()
 
 
@@ -152,4 +158,15 @@ def begin(act, title, name, memories, process_set, finish, wait, **details):
         name = f"{title}.{name}"
     exchange = _core.NamedExchange(act, name, described, **details)
     handle = Handle(f"{act} '{name}'", [exchange], memories, lambda: finish(exchange))
-    return handle.wait(meeting) if wait else _remember(handle.begin(meeting))
+    if wait:
+        return handle.wait(meeting)
+    _refuse_a_second(meeting, act, name)
+    return _remember(handle.begin(meeting))
+
+
+def _refuse_a_second(meeting: _world.Meeting, act: str, name: str) -> None:
+    asked = (id(meeting), act, name)
+    if asked in _asked_lately:
+        raise ValueError(f"{act}.{name} is in flight already: wait for it before another one of its name "
+                         "is asked for")
+    _asked_lately.add(asked)
