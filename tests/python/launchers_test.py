@@ -1,5 +1,5 @@
-"""A training by DistributedDataParallel over "starling", and an all-reduce without torch, as every launcher
-starts them.
+"""A training by DistributedDataParallel over "starling", an all-reduce without torch, and one by Horovod's
+interface, as every launcher starts them.
 
     python3 tests/python/launchers_test.py
 
@@ -43,6 +43,16 @@ import numpy
 import starling
 
 print(f"OF 2: {starling.allreduce(numpy.full(4, 1.5)).sum()}", flush=True)
+"""
+BY_HOROVOD = """
+import torch
+import starling.torch as hvd
+
+for _ in range(2):
+    hvd.init()
+    total = hvd.allreduce(torch.full((4,), 1.5), op=hvd.Sum).sum().item()
+    hvd.shutdown()
+print(f"OF 2: {total}", flush=True)
 """
 # Debian's torchrun 1.13 needs its lines brought by itself under Python 3.11.
 LINES = ["--redirects", "1", "--tee", "1"]
@@ -102,7 +112,7 @@ def check_who_knows_itself_by_a_loopback_address_is_called_by_another():
 def main():
     check_who_is_first()
     check_who_knows_itself_by_a_loopback_address_is_called_by_another()
-    for program in (PROGRAM, WITHOUT_TORCH):
+    for program in (PROGRAM, WITHOUT_TORCH, BY_HOROVOD):
         found = {}
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "program.py")

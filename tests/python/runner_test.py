@@ -12,7 +12,6 @@ import textwrap
 import time
 import traceback
 import warnings
-from unittest import mock
 
 import starling
 
@@ -204,19 +203,6 @@ def check_machines_may_have_unlike_numbers_of_ranks():
                                timeout=120)
     said = sorted(line.split("I AM ")[1] for line in ended.stdout.splitlines() if "I AM" in line)
     assert said == ["0 0 1 0 2", "1 0 2 1 2", "2 1 2 0 1"], ended
-
-
-def check_nobody_else_can_read_where_ranks_of_mpirun_meet():
-    from starling.common import world
-
-    said = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}
-    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, said), \
-            mock.patch.object(tempfile, "tempdir", folder):
-        store, _, _ = world._store_of_mpirun()
-        store.set("starling/hvd", "a secret")
-        (name,) = os.listdir(folder)
-        assert os.stat(os.path.join(folder, name)).st_mode & 0o777 == 0o600
-        assert store.get("starling/hvd") == b"a secret"
 
 
 def check_a_killed_rank_is_named_by_all_others():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import hashlib
 import itertools
 import json
 import os
@@ -12,7 +11,6 @@ import pickle
 import secrets
 import socket
 import sys
-import tempfile
 from typing import Iterable, Optional, Sequence, Union
 
 from .. import _core, _launchers, _session
@@ -287,7 +285,7 @@ def shutdown(failed: bool = False) -> None:
 
 
 def _size_from_environment() -> int:
-    for name in ("STARLING_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
+    for name in ("STARLING_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"):
         if name in os.environ:
             return int(os.environ[name])
     return 1
@@ -313,12 +311,8 @@ def _join() -> _core.Core:
         if "STARLING_SIZE" in os.environ:
             return _launched()
         if "WORLD_SIZE" in os.environ and "RANK" in os.environ:
-            return _join_by_store(None)
-        if "OMPI_COMM_WORLD_SIZE" in os.environ:
-            return _join_by_store(_store_of_mpirun())
-        if _launchers.started_by_srun():
-            return _core.Core.from_environment()
-        return _core.Core(0, 1, "", "")
+            return _join_by_store()
+        return _core.Core.from_environment()  # mpirun's, srun's, or alone
 
 
 def _launched() -> _core.Core:
@@ -370,34 +364,11 @@ _last_rank_and_size = (0, 1)
 _stores: list = []
 
 
-def _store_of_mpirun():
-    import torch.distributed as dist
-
-    size = int(os.environ["OMPI_COMM_WORLD_SIZE"])
-    if os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") != str(size):
-        raise HorovodInternalError(
-            "under mpirun on several machines set MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE"
-        )
-    job = os.environ.get("PMIX_NAMESPACE") or os.environ.get("OMPI_MCA_ess_base_jobid") or "job"
-    name = f"starling-{os.getuid()}-{hashlib.sha256(job.encode()).hexdigest()[:16]}"
-    path = os.path.join(tempfile.gettempdir(), name)
-    # It will have the job's secret, and torch would make a file that everybody may read.
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    owner = os.fstat(file).st_uid
-    os.close(file)
-    if owner != os.getuid():
-        raise HorovodInternalError(f"{path} is another user's: remove it, or set TMPDIR")
-    store = dist.FileStore(path, size)
-    return store, int(os.environ["OMPI_COMM_WORLD_RANK"]), size
-
-
-def _join_by_store(found) -> _core.Core:
+def _join_by_store() -> _core.Core:
     """Rank 0 listens, and leaves its address in a store of torch's."""
-    if found is None:
-        from torch.distributed.rendezvous import rendezvous
+    from torch.distributed.rendezvous import rendezvous
 
-        found = next(iter(rendezvous("env://")))
-    store, rank, size = found
+    store, rank, size = next(iter(rendezvous("env://")))
     listen_fd = -1
     if rank == 0:
         listen_fd, place = _listen_at(_session.address_towards(_launchers.first_host()))
