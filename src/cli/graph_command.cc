@@ -210,7 +210,7 @@ void list_all(const GraphCommand& command) {
 void show(GraphCommand command) {
   GraphSettings& settings = command.settings;
   settings.passes_mean = named<GraphSettings::Passes>(command.passes_mean);
-  check_passes(settings.passes, settings.size);
+  check_passes(settings, settings.size);
   if (command.name.empty() && !settings.file.empty()) {
     command.name = name_of(GraphSettings::Kind::file);
   }

@@ -32,6 +32,7 @@ void check_flags(const Grid& grid, const MeasureCommand& command) {
   if (options.workers && !grid.takes_workers) refuse("--workers");
   if (options.slow && !grid.takes_slow) refuse("--slow");
   if (!options.only.empty() && !grid.takes_only) refuse("--only");
+  if (command.seeds && grid.takes_slow) refuse("--seeds");
   if (!options.lab.empty() && grid.takes_slow) refuse("--lab");
   if (const auto flag = command.settings.any_flag(); flag && !grid.takes_settings) refuse(*flag);
 }

@@ -35,11 +35,7 @@ void check_reached(const Settings& settings, const RunSummary& summary) {
   const std::optional<Target> target = target_of(settings.train);
   const double accuracy = summary.accuracy.value_or(0), loss = summary.loss.value_or(NAN);
   if (!target || target->reached(accuracy, loss)) return;
-  const bool by_loss = target->measure == Target::Measure::loss;
-  fmt::print(
-      stderr, "error: the final model has {}, and --until wants {}; give it more --epochs\n",
-      by_loss ? fmt::format("a loss of {:.4f}", loss) : fmt::format("{:.2f} %", accuracy * 100),
-      by_loss ? fmt::format("{:g}", target->value) : fmt::format("{:g} %", target->value * 100));
+  fmt::print(stderr, "error: {}\n", describe_missed(*target, summary));
   throw CLI::RuntimeError(kNotReached);
 }
 

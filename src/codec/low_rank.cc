@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "codec/codec.h"
+#include "codec/levels.h"
 #include "math/vector_math.h"
 
 namespace starling {
@@ -70,11 +71,8 @@ class LowRank : public Codec {
           power_iteration(matrix, fold, rank, p, q);
           put(p);
           put(q);
-          if (std::isfinite(p[0])) {
-            add_product(p, q, fold, rank, -1, matrix);
-          } else {
-            std::ranges::fill(matrix, 0.0f);
-          }
+          add_product(p, q, fold, rank, -1, matrix);
+          if (largest_magnitude(matrix) >= kInfinityBits) std::ranges::fill(matrix, 0.0f);
           for (std::size_t k = 0; k < rank; ++k)
             keep_warm(q.subspan(k * fold.columns, fold.columns));
         });

@@ -111,6 +111,9 @@ struct RunSummary {
   std::optional<double> loss, epochs;
   std::optional<std::string> loss_unit;  // where it is not the mean cross-entropy in nats
   std::optional<std::uint64_t> steps, samples;
+  // After how many an evaluation found what the run was to go on until. Where nobody waits for the
+  // others, the final model may fall short of it again.
+  std::optional<std::uint64_t> goal_step;
   std::optional<double> seconds, train_seconds, samples_per_second, finish_seconds;
   std::optional<ServersSummary> servers;
   std::optional<MixingSummary> mixing;
@@ -137,6 +140,7 @@ struct RunSummary {
     visit("epochs", s.epochs);
     visit("steps", s.steps);
     visit("samples", s.samples);
+    visit("goal_step", s.goal_step);
     visit("seconds", s.seconds);
     visit("train_seconds", s.train_seconds);
     visit("samples_per_second", s.samples_per_second);

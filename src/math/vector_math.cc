@@ -18,6 +18,16 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 
+// The last few elements, which fill no vector, and zeros behind them. They are copied, as some machines
+// have no masked loads but of whole vectors that are aligned, and no masked stores but such as write what
+// is behind, too.
+struct Rest {
+  Rest(const float* from, std::size_t count) { std::copy_n(from, count, elements); }
+  auto load() const { return hn::LoadU(Floats(), elements); }
+
+  float elements[hn::MaxLanes(Floats())] = {};
+};
+
 // into[i] = combine(into[i], x[i]), the last few elements by a partial vector.
 template <class Combine>
 void zip(float* HWY_RESTRICT into, const float* HWY_RESTRICT x, std::size_t count,
@@ -28,12 +38,10 @@ void zip(float* HWY_RESTRICT into, const float* HWY_RESTRICT x, std::size_t coun
   for (; i + lanes <= count; i += lanes) {
     hn::StoreU(combine(hn::LoadU(floats, into + i), hn::LoadU(floats, x + i)), floats, into + i);
   }
-  if (i < count) {
-    const auto rest = hn::FirstN(floats, count - i);
-    const auto sum =
-        combine(hn::MaskedLoad(rest, floats, into + i), hn::MaskedLoad(rest, floats, x + i));
-    hn::BlendedStore(sum, rest, floats, into + i);
-  }
+  if (i == count) return;
+  Rest ours(into + i, count - i);
+  hn::StoreU(combine(ours.load(), Rest(x + i, count - i).load()), floats, ours.elements);
+  std::copy_n(ours.elements, count - i, into + i);
 }
 
 void AddFloats(float* into, const float* x, std::size_t count) {
@@ -66,9 +74,8 @@ double sum_over(const float* a, const float* b, std::size_t count, const Add& ad
     }
     total += static_cast<double>(hn::GetLane(hn::SumOfLanes(floats, sum)));
   }
-  const auto rest = hn::FirstN(floats, count - i);
-  const auto last = add(hn::MaskedLoad(rest, floats, a + i), hn::MaskedLoad(rest, floats, b + i),
-                        hn::Zero(floats));
+  const auto last =
+      add(Rest(a + i, count - i).load(), Rest(b + i, count - i).load(), hn::Zero(floats));
   return total + static_cast<double>(hn::GetLane(hn::SumOfLanes(floats, last)));
 }
 
@@ -92,8 +99,8 @@ void SubtractScaledFloats(float* into, const float* x, float factor, float* copy
   const std::size_t lanes = hn::Lanes(floats);
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto result =
-        hn::NegMulAdd(factors, hn::LoadU(floats, x + i), hn::LoadU(floats, into + i));
+    const auto product = hn::Mul(factors, hn::LoadU(floats, x + i));
+    const auto result = hn::Sub(hn::LoadU(floats, into + i), product);
     hn::StoreU(result, floats, into + i);
     if (copy != nullptr) hn::StoreU(result, floats, copy + i);
   }

@@ -15,6 +15,7 @@
 #include "measure/grids.h"
 #include "measure/seeds.h"
 #include "measure/subject.h"
+#include "measure/varied.h"
 
 namespace starling {
 
@@ -86,6 +87,7 @@ std::string range(const Sample& sample) {
 
 MeasuredGrid measure_collapse(const MeasureOptions& options) {
   Subject(options).check_has_accuracy("collapse");
+  check_left_to_grid(options, "collapse", {"lr", "momentum", "samples", "epochs", "steps"});
   const std::vector<Subset> subsets =
       chosen(std::vector(std::begin(kSubsets), std::end(kSubsets)), options.only);
   Settings defaults;

@@ -22,6 +22,7 @@
 #include "measure/paper_table.h"
 #include "measure/seeds.h"
 #include "measure/subject.h"
+#include "measure/varied.h"
 #include "report/run_data.h"
 
 namespace starling {
@@ -374,6 +375,7 @@ const std::vector<PaperPart> kParts = {{"table2", trainings_of_table2, table2},
 
 MeasuredGrid measure_paper(const MeasureOptions& options) {
   Subject(options).check_has_accuracy("paper");
+  check_left_to_grid(options, "paper", {"epochs", "steps"});
   Settings defaults;
   defaults.train.model = "cnn3";
   defaults.train.samples = 1000;

@@ -52,6 +52,13 @@ void RunTally::take(int rank, const json& event) {
     keep(progress_.accuracy, event, "accuracy");
     keep(progress_.loss, event, "test_loss");
   }
+  if (kind == "evaluation" && !goal_step_) {
+    const auto target = target_of(settings_.train);
+    if (target &&
+        target->reached(number_in(event, "accuracy", NAN), number_in(event, "test_loss", NAN))) {
+      keep(goal_step_, event, "step");
+    }
+  }
   if (kind == "stopped" && (!stop_ || !stop_->error.empty())) {
     const json error = event.value("error", json());
     stop_ = {rank, error.is_string() ? error.get<std::string>() : ""};
@@ -70,6 +77,7 @@ void RunTally::take_bytes(int rank, const json& event) {
 
 RunSummary RunTally::summary() const {
   RunSummary summary = result_.value_or(progress_);
+  summary.goal_step = goal_step_;
   for (const auto& [rank, told] : ranks_) {
     // The lead has told of the workers.
     if (!result_ || role(rank) == RankSummary::Role::server) summary.ranks.push_back(told);

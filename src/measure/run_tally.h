@@ -41,6 +41,7 @@ class RunTally {
   Settings settings_;
   RunSummary progress_;               // as far as the lead has told
   std::optional<RunSummary> result_;  // what it told at the end
+  std::optional<std::uint64_t> goal_step_;
   std::map<int, RankSummary> ranks_;  // what each has told of itself
   std::optional<Stop> stop_;
 };

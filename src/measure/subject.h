@@ -47,6 +47,7 @@ class Subject {
   void race(Settings& settings) const;
   // The goal that the flags or the subject say.
   Target goal() const;
+  // Whether an evaluation on the way found it, or the final model has it.
   bool reached_by(const RunSummary& summary) const;
 
   // Of a run's final model, and in an evaluation on the way.

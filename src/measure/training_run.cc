@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/units.h"
 #include "job/timeline_file.h"
@@ -261,6 +263,21 @@ RunSummary run_training(TrainingPlan plan) {
   if (summary.ended) throw Error(describe_end(summary));
   if (!summary.accuracy && has_first) throw Error("the workers ended without a result");
   return summary;
+}
+
+std::string describe_missed(const Target& goal, const RunSummary& summary) {
+  const bool by_loss = goal.measure == Target::Measure::loss;
+  const double value = by_loss ? summary.loss.value_or(NAN) : summary.accuracy.value_or(0) * 100;
+  const std::string has =
+      by_loss ? fmt::format("a loss of {:.4f}", value) : fmt::format("{:.2f} %", value);
+  const std::string wants =
+      by_loss ? fmt::format("{:g}", goal.value) : fmt::format("{:g} %", goal.value * 100);
+  return fmt::format(
+      "the final model has {}, and --until wants {}{}", has, wants,
+      summary.goal_step
+          ? fmt::format(", which an evaluation had found after step {}; ask for a little more",
+                        *summary.goal_step)
+          : "; give it more --epochs");
 }
 
 std::string describe_end(const RunSummary& summary) {

@@ -41,6 +41,9 @@ class TrainingBroke : public Error {
 // and the last model. Where the workers have left others that go on, there is no result, and no error.
 RunSummary run_training(TrainingPlan plan);
 
+// Of a run whose final model falls short of its goal: why, and what to do, in one line.
+std::string describe_missed(const Target& goal, const RunSummary& summary);
+
 struct ProgramRun {
   RunSummary summary;
   LaunchResult outcome;

@@ -163,16 +163,17 @@ Task<WeightsHeader> ServerClient::ask_until_answered(std::size_t key, KeyRequest
   while (true) {
     co_await place.until_next();
     const int position = position_of(shard);
+    const bool is_told = !codings_.empty() && (request.flags & KeyRequest::kPull);
+    if (is_told && codings_[key].told_by != position) request.flags |= KeyRequest::kWhole;
     try {
       Task<WeightsHeader> once = ask_once(key, request, values, into, errors, &place);
       const WeightsHeader header = co_await once;
+      if (is_told) codings_[key].told_by = position;
       co_return header;
     } catch (const PeerLost& lost) {
       if (!has_a_successor(shard, lost)) throw;
     }
     co_await until_moved_on(shard, position);
-    // Who takes over may not know what we were told last.
-    if (request.flags & KeyRequest::kPull) request.flags |= KeyRequest::kWhole;
   }
 }
 

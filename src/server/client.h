@@ -86,6 +86,7 @@ class ServerClient {
     std::unique_ptr<Codec> pushes, pulls;
     std::vector<float> residual;
     std::vector<float> told;
+    int told_by = 0;  // the position in the chain of who told it: who takes over does not know it
   };
   // A code on its way, in memory that an earlier one has left.
   class Code : public Lender {

@@ -7,8 +7,10 @@
 //         add what the code says. So what one code leaves out is part of the next difference, with
 //         feedback or without.
 //
-// The first weights and the last ones go whole. It costs the server a model for every worker, and a
-// worker two: what its pushes have left out, and the weights that it was told.
+// The first weights and the last ones go whole, and so do the first from a server that has taken over
+// from a lost one, whose own copies are of the weights that were read, not of what was told of them.
+// It costs the server a model for every worker, and a worker two: what its pushes have left out, and
+// the weights that it was told.
 #pragma once
 
 #include <cstdint>

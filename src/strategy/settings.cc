@@ -313,8 +313,7 @@ void check_settings(const Settings& settings) {
   check_grid(settings);
   check_elastic(settings);
   const int copies = settings.copies();
-  check_passes(settings.mix.graph.passes, copies,
-               copies == workers ? "workers" : "copies of the model");
+  check_passes(settings.mix.graph, copies, copies == workers ? "workers" : "copies of the model");
   strategy_row(settings.strategy).check(settings);
   check(settings.optimizer);
   if (const auto slow = slow_worker(settings); slow && slow->who >= workers) {

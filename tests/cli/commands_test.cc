@@ -269,6 +269,9 @@ TEST(MeasureSlow, TellsWhatEachScheduleKeepsOfItsPace) {
 TEST(Measure, RefusesWhatDoesNotGoWithTheGrid) {
   const std::vector<std::pair<Words, const char*>> all = {
       {{"--grid", "paper", "--workers", "3"}, "--workers does not go with --grid paper"},
+      {{"--grid", "paper", "--steps", "100"}, "--steps does not go with --grid paper"},
+      {{"--grid", "collapse", "--lr", "0.3"}, "--lr does not go with --grid collapse"},
+      {{"--grid", "slow", "--seeds", "3"}, "--seeds does not go with --grid slow"},
       {{"--grid", "systems", "--slow", "3:5"}, "--slow does not go with --grid systems"},
       {{"--grid", "systems", "--workers", "3"}, "3 workers do not make whole copies of a model"},
       {{"--grid", "slow", "--epochs", "3"}, "--epochs does not go with --grid slow"},

@@ -88,6 +88,19 @@ TEST(LowRank, TakesAVectorForASquareWithoutFolds) {
 }
 
 // A direction that is zero once must not be zero for ever.
+// The columns of Q may be too long for floats where those of P, which are of length one, are not.
+TEST(LowRank, LeavesNothingOfWhatBecomesInfiniteOnItsWay) {
+  int infinite = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const auto codec = make_codec(of_rank(1), {.seed = seed, .folds = {{0, 64, 64}}});
+    const Sent sent = send(*codec, std::vector<float>(64 * 64, 1e38f));
+    if (std::isfinite(sent.decoded[0])) continue;
+    ++infinite;
+    EXPECT_EQ(sent.rest, std::vector<float>(64 * 64)) << seed;
+  }
+  EXPECT_GT(infinite, 0);
+}
+
 TEST(LowRank, FindsItsWayBackFromZerosAndFromNan) {
   const std::vector<float> matrix = matrix_of_rank(40, 40, 2, 7);
   const auto codec = make_codec(of_rank(2), {.folds = {{0, 40, 40}}});

@@ -1,25 +1,14 @@
 // What one machine has encoded another decodes, whatever vectors it has; and the same draws are made
 // on all.
-#include <hwy/targets.h>
-
 #include "tests/codec/coding.h"
+#include "tests/on_every_machine.h"
 
 namespace starling {
 namespace {
 
-// Calls `visit` once for every instruction set that this machine has.
-template <class Visit>
-void on_every_machine(const Visit& visit) {
-  for (std::int64_t targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
-    hwy::GetChosenTarget().Update(targets & -targets);
-    visit();
-  }
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
-
 TEST(Machines, ReadOneCodeAlikeAndDrawAlike) {
   using enum CodecSettings::Kind;
-  for (auto kind : {threshold, top_k, random, quantized, hierarchical, sign}) {
+  for (auto kind : {threshold, top_k, random, quantized, hierarchical, sign, low_rank}) {
     for (int levels : {1, 5, 127}) {
       for (bool feedback : {true, false}) {
         for (std::size_t elements : {1, 63, 200, 1001}) {
@@ -34,7 +23,8 @@ TEST(Machines, ReadOneCodeAlikeAndDrawAlike) {
                 << settings;
             const Sent there = send(settings, values);
             // Sums are not rounded alike: of magnitudes, and of products with levels.
-            const bool sums = kind == sign || (kind == hierarchical && feedback);
+            const bool sums =
+                kind == sign || kind == low_rank || (kind == hierarchical && feedback);
             if (!sums) {
               EXPECT_EQ(there.code, here.code) << settings << ", " << elements;
             }

@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "tests/math/lengths.h"
+#include "tests/on_every_machine.h"
 
 namespace starling {
 namespace {
@@ -31,6 +32,43 @@ void expect_each(const Operation& operation, const Expected& expected) {
     }
     ASSERT_EQ(into.back(), before.back()) << length;
   }
+}
+
+// Ranks on unlike machines must come to the same bits: neither how many elements a vector has, and so
+// which stand behind the last whole one, nor an instruction that rounds once may be seen.
+TEST(VectorMath, RoundsAProductBeforeItIsTakenAway) {
+  for (std::size_t length : lengths()) {
+    std::vector<float> into = some(length, 1);
+    const std::vector<float> before = into, x = some(length, 2);
+    subtract_scaled(into, x, 0.7f);
+    for (std::size_t i = 0; i < length; ++i) {
+      const volatile float product = 0.7f * x[i];
+      ASSERT_EQ(into[i], before[i] - product) << i << " of " << length;
+    }
+  }
+}
+
+// Vectors begin anywhere, and what is behind their end is somebody else's.
+TEST(VectorMath, GoesOnMachinesWithoutMasks) {
+  on_every_machine([] {
+    for (std::size_t length : lengths()) {
+      const std::vector<float> x = some(length + 2, 1), other = some(length + 2, 2);
+      std::vector<float> into = x;
+      const auto inside = [&](auto& values) { return std::span(values).subspan(1, length); };
+      add(inside(into), inside(other));
+      blend(inside(into), inside(other), 0.5f);
+      double square = 0, product = 0;
+      for (std::size_t i = 1; i <= length; ++i) {
+        ASSERT_NEAR(into[i], x[i] / 2 + other[i], 2e-7) << i << " of " << length;
+        square += std::pow(static_cast<double>(x[i]) - static_cast<double>(other[i]), 2);
+        product += static_cast<double>(x[i]) * static_cast<double>(other[i]);
+      }
+      ASSERT_EQ(into.front(), x.front());
+      ASSERT_EQ(into.back(), x.back());
+      ASSERT_NEAR(squared_distance(inside(x), inside(other)), square, 1e-5 * (1 + square));
+      ASSERT_NEAR(dot(inside(x), inside(other)), product, 1e-5 * (1 + square));
+    }
+  });
 }
 
 TEST(VectorMath, Adds) {

@@ -52,6 +52,31 @@ TEST(RunTally, TellsOfARunThatWasCutOffWhatItsWorkersHadTold) {
   EXPECT_EQ(tally.stop()->error, "");
 }
 
+// Workers that wait for nobody have moved on by the time that all have stopped.
+TEST(RunTally, KnowsAfterWhichStepTheGoalWasFoundWhateverTheFinalModelHas) {
+  Settings settings = two_workers();
+  settings.train.until = "accuracy=0.85";
+  RunTally tally(settings);
+  const auto evaluated = [&](int step, double accuracy) {
+    tally.take(0, {{"event", "evaluation"}, {"step", step}, {"accuracy", accuracy}});
+    return tally.summary().goal_step;
+  };
+  EXPECT_EQ(evaluated(10, 0.84), std::nullopt);
+  EXPECT_EQ(evaluated(20, 0.86), 20u);
+  EXPECT_EQ(evaluated(30, 0.87), 20u);
+  tally.take(0, {{"event", "result"}, {"accuracy", 0.73}, {"steps", 30}});
+  EXPECT_EQ(tally.summary().accuracy, 0.73);
+  EXPECT_EQ(tally.summary().goal_step, 20u);
+
+  RunTally text(settings);
+  settings.train.until = "loss=2.2";
+  text.set(settings);
+  text.take(0, {{"event", "evaluation"}, {"step", 10}, {"accuracy", 0.9}, {"test_loss", nullptr}});
+  EXPECT_EQ(text.summary().goal_step, std::nullopt) << "it is no number";
+  text.take(0, {{"event", "evaluation"}, {"step", 20}, {"accuracy", 0.1}, {"test_loss", 2.2}});
+  EXPECT_EQ(text.summary().goal_step, 20u);
+}
+
 TEST(RunTally, PrefersWhatTheLeadTellsAtTheEnd) {
   RunTally tally(two_workers());
   tally.take(0, network(10, 20));

@@ -122,6 +122,9 @@ TEST_F(SubjectTest, IsReachedByThoseSeedsThatReachIt) {
   EXPECT_EQ(half.mean(&Reached::seconds), 3);
   EXPECT_EQ(half.all_steps.mean(), 50);
   EXPECT_EQ(half.text(half.seconds, seconds), "3 s (1 of 2)");
+  RunSummary moved_on = bad;  // after an evaluation had found the goal
+  moved_on.goal_step = 80;
+  EXPECT_EQ(Reached(subject, {good, moved_on}).count(), 2u);
   const Reached none(subject, {bad});
   EXPECT_EQ(none.text(none.seconds, seconds), "did not get there");
   EXPECT_EQ(none.mean(&Reached::steps), std::nullopt);

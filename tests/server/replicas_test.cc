@@ -195,6 +195,51 @@ TEST(Replicas, SayWhoseLastCopyIsLost) {
   }
 }
 
+// Who is told differences, in few elements each, catches up with the weights in the end: also if the
+// server that told it is lost while it computes, and the next one knows less of what it was told.
+TEST(Replicas, TellWorkersWhatTheCodesOfALostServerLeftOut) {
+  constexpr std::size_t kElements = 1000;
+  const ServerCodec codec{{.kind = CodecSettings::Kind::top_k, .share = 0.05}, 1};
+  Cluster cluster(3);
+  cluster.crash(1, 50ms);
+  const auto errors = cluster.live([&](Comm& comm) -> Task<> {
+    return [](Comm& rank, ServerCodec of) -> Task<> {
+      if (rank.rank() > 0) {
+        ServerOptions options;
+        options.chain = {1, 2, 2};
+        options.codec = of;
+        Server server(rank, options);
+        co_await server.serve();
+        co_return;
+      }
+      Group(rank).contain_losses();
+      ServerClient client(rank, {.first_server = 1, .servers = 2, .codec = of, .replicas = 2},
+                          {{0, {0, kElements}}});
+      std::vector<float> told(kElements), whole(kElements), gradient(kElements, 1.0f);
+      co_await client.hello({50, 50});
+      co_await client.put(0, told);
+      Task<WeightsHeader> first = client.pull_whole(0, told);
+      co_await first;
+      for (std::uint64_t clock = 0; clock < 30; ++clock) {  // till nothing is left out of it
+        co_await client.push(0, gradient, clock);
+        std::ranges::fill(gradient, 0.0f);
+      }
+      for (int i = 0; i < 50; ++i) {
+        Task<WeightsHeader> difference = client.pull(0, told);
+        co_await difference;
+        if (i == 0) co_await sleep_until(rank.loop(), rank.loop().now() + 100ms);
+      }
+      Task<WeightsHeader> last = client.pull_whole(0, whole);
+      co_await last;
+      for (std::size_t i = 0; i < kElements; ++i) EXPECT_NEAR(told[i], whole[i], 1e-4) << i;
+      Task<ServerReport> done = client.done();
+      co_await done;
+      co_await client.bye();
+    }(comm, codec);
+  });
+  for (const std::exception_ptr& error : errors) EXPECT_EQ(error, nullptr);
+}
+
 TEST(Replicas, AreCountedByPurpose) {
   Cluster cluster(3);
   ServerOptions options;
