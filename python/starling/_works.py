@@ -132,8 +132,15 @@ class Work(c10d.Work):
             if self._future is not None:
                 return self._future
             self._future = Future()
-        self.core.then(self._fulfil)
+        self.shared().then(self._fulfil)
         return self._future
+
+    def shared(self) -> Shared:
+        """The core's work, of whose end others are told as well as this one's future."""
+        with self._lock:
+            if not isinstance(self.core, Shared):
+                self.core = Shared(self.core)
+            return self.core
 
     def _fulfil(self) -> None:
         try:
@@ -144,6 +151,34 @@ class Work(c10d.Work):
         else:
             self.told = True
             self._future.fulfil(self._result)
+
+
+class Shared:
+    """A work of the core, which itself tells only one of its end."""
+
+    def __init__(self, core_work):
+        self.wait, self.done = core_work.wait, core_work.done
+        self._core_work = core_work
+        self._on_end: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._is_asked = False
+
+    def then(self, on_end: Callable[[], None]) -> None:
+        with self._lock:
+            self._on_end.append(on_end)
+            is_first, self._is_asked = not self._is_asked, True
+        if is_first:
+            self._core_work.then(self._tell)
+        elif self.done():  # it may have told us already
+            self._tell()
+
+    def _tell(self) -> None:
+        while True:
+            with self._lock:
+                if not self._on_end:
+                    return
+                on_end = self._on_end.popleft()
+            on_end()
 
 
 class WorksUnderWay:

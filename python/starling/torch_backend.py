@@ -133,7 +133,7 @@ class StarlingGroup(dist.ProcessGroup):
         staged = [each for work in works for each in work.staged]
         for work in works:
             work.staged = ()
-        return self._begun(All([work.core for work in works]), staged, result)
+        return self._begun(All([work.shared() for work in works]), staged, result)
 
     def _seconds(self, opts) -> float:
         given = seconds_of(getattr(opts, "timeout", None))
@@ -188,7 +188,7 @@ class StarlingGroup(dist.ProcessGroup):
         counts = rows.result().tolist()
         works = [self._gathered(part, counts, opts) for part in (indices, values)]
         total = SparseSum(tensors, *(work.result() for work in works))
-        return self._begun(All([work.core for work in works]), [total], tensors)
+        return self._begun(All([work.shared() for work in works]), [total], tensors)
 
     def _gathered(self, rows: torch.Tensor, counts: Sequence[int], opts) -> Work:
         """Everybody's rows one behind the other: the work's result."""
@@ -471,7 +471,7 @@ class StarlingGroup(dist.ProcessGroup):
         """Its end is also that of all that this rank has begun before."""
         before = self._under_way.not_done()
         core = self._group.barrier(self._seconds(opts))
-        return self._begun(All([core, *(work.core for work in before)]), before, [])
+        return self._begun(All([core, *(work.shared() for work in before)]), before, [])
 
     def monitored_barrier(
         self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False

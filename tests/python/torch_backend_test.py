@@ -410,6 +410,15 @@ class Checks:
         done = future.then(another).then(lambda f: f.value() + 1).wait()
         assert done[0].item() == sum(range(SIZE)) * SIZE + 1
 
+    def check_futures_of_exchanges_and_of_what_awaits_them(self):
+        """A barrier's end is also that of all before it, whose ends somebody else waits for, too."""
+        works = [dist.all_reduce(torch.ones(100_000), group=self.ours, async_op=True)
+                 for _ in range(3)]
+        futures = [work.get_future() for work in works]
+        dist.barrier(self.ours, async_op=True).get_future().wait()
+        for future in futures:
+            assert future.wait()[0][0].item() == SIZE
+
     def check_many_at_once_and_forgotten(self):
         for i in range(200):
             dist.all_reduce(torch.ones(100), group=self.ours, async_op=True)
