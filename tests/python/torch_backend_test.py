@@ -419,6 +419,37 @@ class Checks:
         for future in futures:
             assert future.wait()[0][0].item() == SIZE
 
+    def check_what_profilers_show(self):
+        """Of each exchange its name, its shapes, and that it ends at another time than the call."""
+        def exchange(group):
+            dist.all_reduce(torch.ones(3), group=group)
+            works = [dist.all_reduce(torch.ones(n), group=group, async_op=True) for n in (4, 5)]
+            dist.broadcast(torch.ones(2, 3), 0, group=group)
+            dist.reduce(torch.ones(6), 0, group=group)
+            places = [torch.ones(7) for _ in range(SIZE)]
+            dist.all_gather(places, torch.ones(7), group=group)
+            dist.gather(torch.ones(7), places if RANK == 0 else None, 0, group=group)
+            dist.scatter(torch.ones(7), places if RANK == 0 else None, 0, group=group)
+            for work in reversed(works):
+                work.wait()
+            if RANK < 2 <= SIZE:
+                (dist.send if RANK == 0 else dist.recv)(torch.ones(8), 1 - RANK, group=group)
+
+        def shown(what, group, name):
+            with torch.autograd.profiler.profile(record_shapes=True) as profile:
+                what(group)
+            dist.barrier(group)
+            events = [e for e in profile.function_events if e.name.startswith(name + ":")]
+            assert events and all(e.is_async for e in events), events
+            return sorted((e.name.split(":")[1], e.input_shapes) for e in events)
+
+        theirs = shown(exchange, self.gloo, "gloo")
+        ours = shown(exchange, self.ours, "starling")
+        assert theirs == ours, f"gloo {theirs}, starling {ours}"
+        model = DistributedDataParallel(torch.nn.Linear(3, 3), process_group=self.ours)
+        ours = shown(lambda _: model(torch.ones(1, 3)).sum().backward(), self.ours, "starling")
+        assert ("all_reduce", [[12]]) in ours, ours  # of which DDP hears by a future
+
     def check_many_at_once_and_forgotten(self):
         for i in range(200):
             dist.all_reduce(torch.ones(100), group=self.ours, async_op=True)
