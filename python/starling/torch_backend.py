@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from . import _launchers, _rendezvous
+from . import _compilers, _launchers, _rendezvous
 from ._arguments import (
     Refused,
     check_alike,
@@ -556,3 +556,4 @@ _launchers.adopt()
 _rendezvous.know_elastic_jobs()
 _register()
 _open_monitored_barrier()
+_compilers.leave_us_out()

@@ -481,6 +481,11 @@ class Checks:
             powerSGD_hook.PowerSGDState(group, 1, start_powerSGD_iter=2,
                                         min_compression_rate=0.5), powerSGD_hook.powerSGD_hook))
 
+    def check_data_parallel_that_is_compiled(self):
+        if not hasattr(torch, "compile"):
+            return  # torch 1.13
+        self.trains_alike(compiled=True)
+
     def check_data_parallel_with_uneven_inputs(self):
         self.trains_alike(steps=4 + RANK, join=True)
 
@@ -508,13 +513,16 @@ class Checks:
         fails(RuntimeError, lambda: DistributedDataParallel(model, process_group=self.ours))
         dist.barrier(self.ours)
 
-    def trains_alike(self, steps=6, no_sync=False, skip=False, join=False, hook=None, **options):
+    def trains_alike(self, steps=6, no_sync=False, skip=False, join=False, hook=None, compiled=False,
+                     **options):
         """Trains over either backend and compares parameters and buffers."""
         def trained(group):
             torch.manual_seed(RANK)
             model = DistributedDataParallel(Network(), process_group=group, **options)
             if hook is not None:
                 hook(model, group)
+            if compiled:
+                model = torch.compile(model, backend="eager")
             optimizer = torch.optim.SGD(model.parameters(), 0.01)
             torch.manual_seed(100 + RANK)
             with model.join() if join else contextlib.nullcontext():
