@@ -29,19 +29,19 @@ class Future(torch.futures.Future):
     function in Python may wait for another exchange, which nobody would drive.
     """
 
-    def __init__(self):
+    def __init__(self, elsewhere: bool = False):
         super().__init__()
         self._lock = threading.Lock()
-        self._calls_python = False
+        self._elsewhere = elsewhere  # whether a thread of its own settles it
 
     def then(self, callback):
         with self._lock:
-            self._calls_python = True
+            self._elsewhere = True
         return super().then(callback)
 
     def add_done_callback(self, callback) -> None:
         with self._lock:
-            self._calls_python = True
+            self._elsewhere = True
         super().add_done_callback(callback)
 
     def fulfil(self, result) -> None:
@@ -52,7 +52,7 @@ class Future(torch.futures.Future):
 
     def _settle(self, how: Callable, outcome) -> None:
         with self._lock:
-            if not self._calls_python:
+            if not self._elsewhere:
                 how(outcome)
                 return
         threading.Thread(target=how, args=(outcome,), daemon=True).start()
@@ -64,6 +64,7 @@ class Work(c10d.Work):
     # Many are made, so that what most do not need stands here.
     told = False  # whoever asked how it ended knows
     _future: Optional[Future] = None
+    _shown: Optional[torch.futures.Future] = None
     _lock = threading.RLock()  # of all works: it is held for long only where something was staged
 
     def __init__(self, core_work, staged: Sequence, result, source: Optional[Callable[[], int]] = None):
@@ -99,6 +100,7 @@ class Work(c10d.Work):
             raise RuntimeError(f"Wait timeout: the exchange did not end within {timeout}")
         if self.staged:
             self.conclude()
+        self._wait_until_shown()
         self.told = True
         return True
 
@@ -132,18 +134,69 @@ class Work(c10d.Work):
             if self._future is not None:
                 return self._future
             self._future = Future()
-        self.core.then(self._fulfil)
+        self.shared().then(self._fulfil)
         return self._future
+
+    def shared(self) -> Shared:
+        """The core's work, of whose end others are told as well as this one's future."""
+        with self._lock:
+            if not isinstance(self.core, Shared):
+                self.core = Shared(self.core)
+            return self.core
+
+    def show(self, record) -> None:
+        """Ends what a profiler has begun to record when this ends.
+
+        By a thread of its own: torch takes what one thread begins and ends for a call, and calls lie
+        within each other, but exchanges end in any order.
+        """
+        ended = Future(elsewhere=True)
+        self._shown = torch.ops.profiler._call_end_callbacks_on_jit_fut(record, ended)
+        self.shared().then(lambda: ended.fulfil(None))
+
+    def _wait_until_shown(self) -> None:
+        """So that a profiler which ends next has all of it."""
+        if self._shown is not None:
+            self._shown.wait()
 
     def _fulfil(self) -> None:
         try:
             self.core.wait(0)
             self.conclude()
+            self._wait_until_shown()
         except Exception as error:  # the future tells whoever waits for it
             self._future.fail(error)
         else:
             self.told = True
             self._future.fulfil(self._result)
+
+
+class Shared:
+    """A work of the core, which itself tells only one of its end."""
+
+    def __init__(self, core_work):
+        self.wait, self.done = core_work.wait, core_work.done
+        self._core_work = core_work
+        self._on_end: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._is_asked = False
+
+    def then(self, on_end: Callable[[], None]) -> None:
+        with self._lock:
+            self._on_end.append(on_end)
+            is_first, self._is_asked = not self._is_asked, True
+        if is_first:
+            self._core_work.then(self._tell)
+        elif self.done():  # it may have told us already
+            self._tell()
+
+    def _tell(self) -> None:
+        while True:
+            with self._lock:
+                if not self._on_end:
+                    return
+                on_end = self._on_end.popleft()
+            on_end()
 
 
 class WorksUnderWay:

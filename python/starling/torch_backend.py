@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from . import _launchers, _rendezvous
+from . import _compilers, _launchers, _rendezvous
 from ._arguments import (
     Refused,
     check_alike,
@@ -40,6 +40,7 @@ from ._arguments import (
     only,
     takes_bare_tensors,
 )
+from ._profiles import shown_as
 from ._tensors import (
     Copies,
     Kept,
@@ -133,7 +134,7 @@ class StarlingGroup(dist.ProcessGroup):
         staged = [each for work in works for each in work.staged]
         for work in works:
             work.staged = ()
-        return self._begun(All([work.core for work in works]), staged, result)
+        return self._begun(All([work.shared() for work in works]), staged, result)
 
     def _seconds(self, opts) -> float:
         given = seconds_of(getattr(opts, "timeout", None))
@@ -149,6 +150,7 @@ class StarlingGroup(dist.ProcessGroup):
             raise Refused(f"{what}: invalid root tensor: {index} of {len(tensors)}")
 
     # Reductions.
+    @shown_as("all_reduce")
     def allreduce(self, tensors, opts=None, op=dist.ReduceOp.SUM) -> Work:
         if isinstance(tensors, torch.Tensor):
             tensors = [tensors]
@@ -188,7 +190,7 @@ class StarlingGroup(dist.ProcessGroup):
         counts = rows.result().tolist()
         works = [self._gathered(part, counts, opts) for part in (indices, values)]
         total = SparseSum(tensors, *(work.result() for work in works))
-        return self._begun(All([work.core for work in works]), [total], tensors)
+        return self._begun(All([work.shared() for work in works]), [total], tensors)
 
     def _gathered(self, rows: torch.Tensor, counts: Sequence[int], opts) -> Work:
         """Everybody's rows one behind the other: the work's result."""
@@ -201,6 +203,7 @@ class StarlingGroup(dist.ProcessGroup):
         )
         return self._begun(core, (Kept(whole),), whole)
 
+    @shown_as("all_reduce")
     def allreduce_coalesced(self, tensors, opts=None) -> Work:
         op = _op_name(getattr(opts, "reduceOp", dist.ReduceOp.SUM))
         check_coalesced("allreduce_coalesced", tensors)
@@ -209,6 +212,7 @@ class StarlingGroup(dist.ProcessGroup):
         return self._begun(core, (Parts(as_bytes(flat), tensors),), tensors)
 
     @takes_bare_tensors(1, c10d.ReduceOptions, "root", "op")
+    @shown_as("reduce")
     def reduce(self, tensors, opts=None) -> Work:
         opts = opts or c10d.ReduceOptions()
         self._check_root("reduce", opts.rootRank)
@@ -224,6 +228,7 @@ class StarlingGroup(dist.ProcessGroup):
         return self._begun(core, (staged,), tensors)
 
     @takes_bare_tensors(2, c10d.ReduceScatterOptions, "op")
+    @shown_as("reduce_scatter", 1)
     def reduce_scatter(self, outputs, inputs, opts=None) -> Work:
         opts = opts or c10d.ReduceScatterOptions()
         output = only("reduce_scatter", outputs, "output tensor list")
@@ -232,6 +237,7 @@ class StarlingGroup(dist.ProcessGroup):
         lengths = [part.numel() for part in parts]
         return self._reduce_scatter(output, joined(parts), lengths, opts, outputs)
 
+    @shown_as("reduce_scatter", 1)
     def _reduce_scatter_base(self, output, input, opts=None) -> Work:  # noqa: A002
         opts = opts or c10d.ReduceScatterOptions()
         check_types("reduce_scatter", output.dtype, [input])
@@ -261,6 +267,7 @@ class StarlingGroup(dist.ProcessGroup):
 
     # Moving tensors. What they hold does not matter: they go as bytes.
     @takes_bare_tensors(1, c10d.BroadcastOptions, "root")
+    @shown_as("broadcast")
     def broadcast(self, tensors, opts=None) -> Work:
         opts = opts or c10d.BroadcastOptions()
         self._check_root("broadcast", opts.rootRank)
@@ -278,6 +285,7 @@ class StarlingGroup(dist.ProcessGroup):
         return self._begun(core, staged, tensors)
 
     @takes_bare_tensors(2, c10d.AllgatherOptions)
+    @shown_as("all_gather", 1)
     def allgather(self, outputs, inputs, opts=None) -> Work:
         if not inputs:
             raise Refused("allgather: requires non-empty input tensor list")
@@ -317,6 +325,7 @@ class StarlingGroup(dist.ProcessGroup):
         ]
         return self._together(works, outputs)
 
+    @shown_as("all_gather", 1)
     def _allgather_base(self, output, input, opts=None) -> Work:  # noqa: A002
         check_types("allgather", output.dtype, [input])
         if output.numel() != input.numel() * self._size:
@@ -335,6 +344,7 @@ class StarlingGroup(dist.ProcessGroup):
 
     all_gather_single = all_gather_into_tensor = _allgather_base
 
+    @shown_as("all_gather", 1)
     def allgather_coalesced(self, output_lists, inputs, opts=None) -> Work:
         what = "allgather_coalesced"
         if not inputs:
@@ -358,6 +368,7 @@ class StarlingGroup(dist.ProcessGroup):
         return self._together(works, outputs)
 
     @takes_bare_tensors(2, c10d.GatherOptions, "root")
+    @shown_as("gather", 1)
     def gather(self, outputs, inputs, opts=None) -> Work:
         opts = opts or c10d.GatherOptions()
         self._check_root("gather", opts.rootRank)
@@ -372,6 +383,7 @@ class StarlingGroup(dist.ProcessGroup):
         return self._begun(core, (Kept(own), Parts(flat, places)), places)
 
     @takes_bare_tensors(2, c10d.ScatterOptions, "root")
+    @shown_as("scatter", 1)
     def scatter(self, outputs, inputs, opts=None) -> Work:
         opts = opts or c10d.ScatterOptions()
         self._check_root("scatter", opts.rootRank)
@@ -392,6 +404,7 @@ class StarlingGroup(dist.ProcessGroup):
             check_own(what, own, tensors[root], root)
         return tensors
 
+    @shown_as("all_to_all", 1)
     def alltoall(self, outputs, inputs, opts=None) -> Work:
         if len(outputs) != self._size or len(inputs) != self._size:
             raise Refused(
@@ -411,6 +424,7 @@ class StarlingGroup(dist.ProcessGroup):
         )
         return self._begun(core, (Kept(out), Parts(into, outputs)), outputs)
 
+    @shown_as("all_to_all", 1)
     def alltoall_base(self, output, input, out_splits=(), in_splits=(), opts=None) -> Work:  # noqa: A002
         def lengths(tensor, splits, what):
             rows = tensor.size(0) if tensor.dim() else 0
@@ -443,18 +457,21 @@ class StarlingGroup(dist.ProcessGroup):
     all_to_all_single = alltoall_base
 
     # From one to another.
+    @shown_as("send")
     def send(self, tensors, dst: int, tag: int = 0) -> Work:
         own = on_cpu(only("send", tensors))
         self._check_peer("send", dst)
         core = self._group.send(byte_memory(own), dst, tag, self._timeout)
         return self._begun(core, (Kept(own),), tensors)
 
+    @shown_as("recv")
     def recv(self, tensors, src: int, tag: int = 0) -> Work:
         staged = Staged(only("recv", tensors), returns=True)
         self._check_peer("recv", src)
         core = self._group.receive(byte_memory(staged.flat), src, tag, self._timeout)
         return self._begun(core, (staged,), tensors, source=lambda: src)
 
+    @shown_as("recvAnySource")
     def recv_anysource(self, tensors, tag: int = 0) -> Work:
         staged = Staged(only("recv", tensors), returns=True)
         core, outcome = self._group.receive_any(byte_memory(staged.flat), tag, self._timeout)
@@ -467,11 +484,12 @@ class StarlingGroup(dist.ProcessGroup):
             raise Refused(f"{what}: rank {peer} is this rank itself: there are no messages to oneself")
 
     # Meeting.
+    @shown_as("barrier", None)
     def barrier(self, opts=None) -> Work:
         """Its end is also that of all that this rank has begun before."""
         before = self._under_way.not_done()
         core = self._group.barrier(self._seconds(opts))
-        return self._begun(All([core, *(work.core for work in before)]), before, [])
+        return self._begun(All([core, *(work.shared() for work in before)]), before, [])
 
     def monitored_barrier(
         self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
@@ -538,3 +556,4 @@ _launchers.adopt()
 _rendezvous.know_elastic_jobs()
 _register()
 _open_monitored_barrier()
+_compilers.leave_us_out()

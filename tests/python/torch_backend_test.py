@@ -410,6 +410,46 @@ class Checks:
         done = future.then(another).then(lambda f: f.value() + 1).wait()
         assert done[0].item() == sum(range(SIZE)) * SIZE + 1
 
+    def check_futures_of_exchanges_and_of_what_awaits_them(self):
+        """A barrier's end is also that of all before it, whose ends somebody else waits for, too."""
+        works = [dist.all_reduce(torch.ones(100_000), group=self.ours, async_op=True)
+                 for _ in range(3)]
+        futures = [work.get_future() for work in works]
+        dist.barrier(self.ours, async_op=True).get_future().wait()
+        for future in futures:
+            assert future.wait()[0][0].item() == SIZE
+
+    def check_what_profilers_show(self):
+        """Of each exchange its name, its shapes, and that it ends at another time than the call."""
+        def exchange(group):
+            dist.all_reduce(torch.ones(3), group=group)
+            works = [dist.all_reduce(torch.ones(n), group=group, async_op=True) for n in (4, 5)]
+            dist.broadcast(torch.ones(2, 3), 0, group=group)
+            dist.reduce(torch.ones(6), 0, group=group)
+            places = [torch.ones(7) for _ in range(SIZE)]
+            dist.all_gather(places, torch.ones(7), group=group)
+            dist.gather(torch.ones(7), places if RANK == 0 else None, 0, group=group)
+            dist.scatter(torch.ones(7), places if RANK == 0 else None, 0, group=group)
+            for work in reversed(works):
+                work.wait()
+            if RANK < 2 <= SIZE:
+                (dist.send if RANK == 0 else dist.recv)(torch.ones(8), 1 - RANK, group=group)
+
+        def shown(what, group, name):
+            with torch.autograd.profiler.profile(record_shapes=True) as profile:
+                what(group)
+            dist.barrier(group)
+            events = [e for e in profile.function_events if e.name.startswith(name + ":")]
+            assert events and all(e.is_async for e in events), events
+            return sorted((e.name.split(":")[1], e.input_shapes) for e in events)
+
+        theirs = shown(exchange, self.gloo, "gloo")
+        ours = shown(exchange, self.ours, "starling")
+        assert theirs == ours, f"gloo {theirs}, starling {ours}"
+        model = DistributedDataParallel(torch.nn.Linear(3, 3), process_group=self.ours)
+        ours = shown(lambda _: model(torch.ones(1, 3)).sum().backward(), self.ours, "starling")
+        assert ("all_reduce", [[12]]) in ours, ours  # of which DDP hears by a future
+
     def check_many_at_once_and_forgotten(self):
         for i in range(200):
             dist.all_reduce(torch.ones(100), group=self.ours, async_op=True)
@@ -441,6 +481,11 @@ class Checks:
             powerSGD_hook.PowerSGDState(group, 1, start_powerSGD_iter=2,
                                         min_compression_rate=0.5), powerSGD_hook.powerSGD_hook))
 
+    def check_data_parallel_that_is_compiled(self):
+        if not hasattr(torch, "compile"):
+            return  # torch 1.13
+        self.trains_alike(compiled=True)
+
     def check_data_parallel_with_uneven_inputs(self):
         self.trains_alike(steps=4 + RANK, join=True)
 
@@ -468,13 +513,16 @@ class Checks:
         fails(RuntimeError, lambda: DistributedDataParallel(model, process_group=self.ours))
         dist.barrier(self.ours)
 
-    def trains_alike(self, steps=6, no_sync=False, skip=False, join=False, hook=None, **options):
+    def trains_alike(self, steps=6, no_sync=False, skip=False, join=False, hook=None, compiled=False,
+                     **options):
         """Trains over either backend and compares parameters and buffers."""
         def trained(group):
             torch.manual_seed(RANK)
             model = DistributedDataParallel(Network(), process_group=group, **options)
             if hook is not None:
                 hook(model, group)
+            if compiled:
+                model = torch.compile(model, backend="eager")
             optimizer = torch.optim.SGD(model.parameters(), 0.01)
             torch.manual_seed(100 + RANK)
             with model.join() if join else contextlib.nullcontext():
