@@ -459,10 +459,10 @@ class NewLinks {
                   "give each machine a --machine of its own");
     }
     if (head.why == RosterHead::Why::disagrees) {
-      const std::string what = fmt::format("rank {} was not started like rank 0", head.missing);
-      const std::string remedy = "their own last words say what differs";
-      if (!is_in_job(head.missing)) throw Error(what, remedy);  // it may be of a larger one
-      throw PeerLost(static_cast<int>(head.missing), what, remedy);
+      // That one may be of a larger job than ours; whom we have lost in any case is rank 0.
+      const int lost = is_in_job(head.missing) ? static_cast<int>(head.missing) : 0;
+      throw PeerLost(lost, fmt::format("rank {} was not started like rank 0", head.missing),
+                     "their own last words say what differs");
     }
     throw_reported(head.missing, "rank 0");
   }
