@@ -73,7 +73,7 @@ def launchers():
 
 def said_by(name, words, path):
     """What each rank says of its model, or its sum."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    environment = dict(os.environ, OMP_NUM_THREADS="1", XDG_CONFIG_HOME=os.path.dirname(path))
     ended = subprocess.run([*words, path], env=environment, text=True, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, timeout=200)
     said = re.findall(r"OF 2: (\S+?)(?=OF|\s)", ended.stdout)  # mpirun may join lines
